@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfdist.bench.plan import PlannedRun
 from tfdist.launch.agents.inbox import Message
-from tfdist.launch.console.columns import bar, cut, state_text
 from tfdist.launch.console.job_state import Activity, JobState
 from tfdist.launch.console.lines import can_redraw
 from tfdist.launch.console.stream import is_behind
+from tfdist.launch.console.table import bar, cut, state_text
 from tfdist.launch.text import counted, duration, plain, shortened
 from tfdist.models.record import TurnRecord
 

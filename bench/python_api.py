@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,16 +73,14 @@ def run(
 
 def run_options(options: "BenchOptions", machines: "Machines", hooks: "RunnerHooks") -> Path:
     """Run a bench on these machines and write its report; returns its folder, and raises, as `run`."""
-    from tfdist.bench.report.build import make_report
-    from tfdist.bench.report.write import write_report
-    from tfdist.bench.same_arms import remember
+    from tfdist.bench.report.write import report_bench
     from tfdist.bench.session import prepare, run_session
 
     session = prepare(options, machines)
     code = run_session(session, hooks)
-    report = make_report([session.root])
-    write_report(report, session.root)
-    remember(report.same_arms, session.bench.machine, session.root)
+    _, warning = report_bench(session.root, session.bench.machine)
+    if warning:
+        warnings.warn(warning, stacklevel=3)
     if code == 128 + signal.SIGINT:
         raise KeyboardInterrupt
     return session.root

@@ -10,18 +10,40 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from tfdist.bench.statistics import FLOOR
+from tfdist.bench.statistics import FLOOR, Comparison
 from tfdist.launch.agent_program.system import first_value
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.text import counted
 
-if TYPE_CHECKING:
-    from tfdist.bench.report.warnings import SamePair
-
 FEWEST_PAIRS = 20
 """The floor of a machine with fewer pairs is FLOOR."""
+
+
+@dataclass(frozen=True)
+class SamePair:
+    """Two arms of the same configuration."""
+
+    arm: str
+    """`ArmRow.label`."""
+    other: str
+    comparison: Comparison
+    """`arm` over `other`."""
+    error: float | None
+    """Standard error of the logarithm of their ratio by the starts alone; None: too few of them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        interval = self.comparison.interval
+        return {
+            "arm": self.arm,
+            "other": self.other,
+            "ratio": self.comparison.ratio,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "rounds": self.comparison.rounds,
+        }
 
 
 @dataclass(frozen=True)
@@ -66,7 +88,7 @@ def floor_on(machine: str) -> float:
     return math.sqrt(max(excess, 0.0))
 
 
-def remember(pairs: Sequence["SamePair"], machine: str, root: Path) -> str:
+def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
     """Append the pairs of the bench in `root`; returns a warning if that is not possible, else an empty text.
 
     If a bench is resumed, the last line of each pair counts.

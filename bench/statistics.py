@@ -148,6 +148,8 @@ class Statistics:
     """Arm -> smaller differences, as a share, have no verdict: those that equal arms of its bench may have."""
     family: tuple[Pair, ...] = ()
     """All comparisons that a reader sees, which share the error rate; empty: those of each call of `compare`."""
+    error: float = ERROR
+    """The share of benches in which some of several equal arms may be called different."""
 
     def figure(self, arm: str) -> Figure | None:
         """None without a turn. Figures of connected arms are of the same rounds: the model fills a missing one."""
@@ -160,13 +162,13 @@ class Statistics:
     def compare(self, pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
         """Each arm with its baseline, both with turns.
 
-        Holm (1979): the comparison with the most evidence is made at level 1 - ERROR / n, the next one at
-        1 - ERROR / (n - 1), until one cannot tell; the others keep its level. The interval has that level too. So
-        equal arms are called different in at most ERROR of all benches, and each interval misses in at most ERROR.
+        Holm (1979): the comparison with the most evidence is made at level 1 - error / n, the next one at
+        1 - error / (n - 1), until one cannot tell; the others keep its level. The interval has that level too. So
+        equal arms are called different in at most `error` of all benches, and no interval misses in more.
         """
         errors = self._errors if self.family else self._holm(pairs)
         number = len(errors)
-        strictest = ERROR / max(number, 1)
+        strictest = self.error / max(number, 1)
         return tuple(
             Comparison(
                 math.exp(self._log(arm)) / math.exp(self._log(baseline)),
@@ -186,7 +188,7 @@ class Statistics:
         """The error of each comparison that can be made, in both directions."""
         estimates = {_unordered(*pair): self.ratio(*pair) for pair in pairs}
         known = {pair: each.p_value for pair, each in estimates.items() if each.variance is not None}
-        return dict(zip(known, holm(list(known.values())), strict=True))
+        return dict(zip(known, holm(list(known.values()), self.error), strict=True))
 
     def ratio(self, arm: str, baseline: str) -> Estimate:
         """One arm over another, both with turns, for calculations with several benches."""
@@ -249,12 +251,12 @@ def _unordered(arm: str, baseline: str) -> Pair:
     return (arm, baseline) if arm < baseline else (baseline, arm)
 
 
-def holm(p_values: Sequence[float | None]) -> list[float]:
-    """The error at which each comparison is made; ERROR where there is none."""
-    errors = [ERROR] * len(p_values)
+def holm(p_values: Sequence[float | None], error: float = ERROR) -> list[float]:
+    """The error at which each comparison is made, of `error` in all; `error` where there is none."""
+    errors = [error] * len(p_values)
     left = sum(p is not None for p in p_values)
     for p, index in sorted((p, index) for index, p in enumerate(p_values) if p is not None):
-        errors[index] = ERROR / left
+        errors[index] = error / left
         if p < errors[index]:
             left -= 1
     return errors

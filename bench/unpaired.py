@@ -9,20 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean, median, variance
 
 from tfdist.bench.design import Block
 from tfdist.bench.noise import Variance, sum_of
-from tfdist.bench.statistics import (
-    FEWEST_ROUNDS,
-    FLOOR,
-    Comparison,
-    Estimate,
-    Statistics,
-    holm,
-)
-
-Rounds = Mapping[str, Mapping[Block, float]]
-"""The images/s of each arm's turns."""
+from tfdist.bench.statistics import FEWEST_ROUNDS, Comparison, Estimate, Statistics, holm
 
 _DRIFT, _DRIFT_DF = 5.0, 2.5
 """A random walk that lasts three benches: the variance of its mean over the last third about its mean over the first
@@ -36,36 +27,34 @@ _KNOWN = 1000.0
 
 @dataclass(frozen=True)
 class TwoBenches:
-    """The turns of all arms of two benches, also of arms that only one has: they show the noise, too."""
+    """All arms of two benches, also those that only one has: they show the noise, too."""
 
-    base: Rounds
-    new: Rounds
-    floor: float = FLOOR
-    """`Statistics.floor` of each."""
+    base: Statistics
+    new: Statistics
 
     def compare(self, pairs: Sequence[tuple[str, str | None]]) -> tuple[Comparison, ...]:
-        """New over base, of arms that both have, Holm over all of them.
+        """New over base, of arms that both have, Holm over all of them with the error of the new bench.
 
         Each pair is an arm and its anchor: with an anchor, the ratio is that of their speed-ups over it, and a change
         of the whole machine cancels. Without, it is that of images/s, and its interval contains the machine's drift.
         """
         machine = self._machine([arm for pair in pairs for arm in pair if arm is not None])
         estimates = [self._of(arm, anchor, machine) for arm, anchor in pairs]
-        errors = holm([each.p_value for each in estimates])
+        errors = holm([each.p_value for each in estimates], self.new.error)
         number = sum(each.variance is not None for each in estimates)
         return tuple(
             Comparison(
                 math.exp(each.log),
                 each.interval(error),
-                min(len(self.base[arm]), len(self.new[arm])),
+                min(len(side.rounds[arm]) for side in (self.base, self.new)),
                 number,
-                max(side.least_of(arm, anchor or arm) for side, _ in self._sides),
+                max(side.least_of(arm, anchor or arm) for side in (self.base, self.new)),
             )
             for (arm, anchor), each, error in zip(pairs, estimates, errors, strict=True)
         )
 
     def _of(self, arm: str, anchor: str | None, machine: float) -> Estimate:
-        sides = tuple(_of_bench(*side, arm, anchor) for side in self._sides)
+        sides = tuple(_of_bench(*side, arm, anchor) for side in zip((self.base, self.new), self._levels, strict=True))
         log, floor = sides[1].log - sides[0].log, math.hypot(*(side.floor for side in sides))
         variances = [side.variance for side in sides if side.variance]
         if len(variances) < len(sides):
@@ -75,16 +64,14 @@ class TwoBenches:
         return Estimate(log, sum_of(variances), floor)
 
     @cached_property
-    def _sides(self) -> tuple[tuple[Statistics, Variance | None], ...]:
-        """Statistics of each bench, and the variance of the machine's speed."""
-        return tuple((Statistics(rounds, self.floor), level_noise(rounds)) for rounds in (self.base, self.new))
+    def _levels(self) -> tuple[Variance | None, ...]:
+        """The variance of the machine's speed in each bench."""
+        return level_noise(self.base.rounds), level_noise(self.new.rounds)
 
     def _machine(self, arms: Sequence[str]) -> float:
         """How much faster these arms together became, as a logarithm."""
-        from statistics import median
-
-        (base, _), (new, _) = self._sides
-        return median([_log_figure(new, arm) - _log_figure(base, arm) for arm in dict.fromkeys(arms)] or [0.0])
+        changes = (_log_figure(self.new, arm) - _log_figure(self.base, arm) for arm in dict.fromkeys(arms))
+        return median([*changes] or [0.0])
 
 
 def _of_bench(statistics: Statistics, level: Variance | None, arm: str, anchor: str | None) -> Estimate:
@@ -101,13 +88,11 @@ def _log_figure(statistics: Statistics, arm: str) -> float:
     return math.log(figure.images_per_s)
 
 
-def level_noise(rounds: Rounds) -> Variance | None:
+def level_noise(rounds: Mapping[str, Mapping[Block, float]]) -> Variance | None:
     """The variance of the machine's log speed from bench to bench, by its drift from round to round in this one.
 
     Drift is taken for a random walk that goes on between two benches as long as in a bench. None in too few rounds.
     """
-    from statistics import fmean, variance
-
     blocks: dict[Block, list[float]] = {}
     for arm in rounds.values():
         middle = fmean(map(math.log, arm.values())) if arm else 0.0

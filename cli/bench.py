@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -9,15 +10,17 @@ import typer
 
 from tfdist.bench.against import compare_versions
 from tfdist.bench.compare.gate import is_too_slow, parse_share
+from tfdist.bench.export import ExportFormat, exported, figures_of, ratios_of
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
 from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
-from tfdist.bench.same_arms import remember
 from tfdist.bench.session import Session, prepare, run_session
+from tfdist.bench.statistics import Comparison
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options
+from tfdist.cli.result_folders import Export
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import announce, limits, refusals, show_plan, show_traces
 from tfdist.cli.show.output import never_block, wait_for_reader
@@ -37,18 +40,24 @@ if TYPE_CHECKING:
 
 
 def run_bench(
-    options: BenchOptions, selection: HostSelection, policy: Policy, *, dry_run: bool, json: bool, quiet: bool
+    options: BenchOptions,
+    selection: HostSelection,
+    policy: Policy,
+    *,
+    dry_run: bool,
+    export: ExportFormat | None,
+    quiet: bool,
 ) -> int:
     """Check the bench, run it and report on it; returns the exit code.
 
     Raises:
         TfdistError: an option or the suite is wrong.
     """
-    stream = sys.stderr if json else sys.stdout
+    stream = sys.stderr if export else sys.stdout
     with connected(selection, policy, quiet=quiet) as fleet:
         session = prepare(options, selection.raw_machines(fleet))
         if dry_run:
-            show_plan(session, json)
+            show_plan(session, export is ExportFormat.JSON)
             return 0
         if not quiet:
             announce(session, stream)
@@ -66,25 +75,26 @@ def run_bench(
         show_traces(session, stream)
     report = report_on(session, stream, quiet)
     _show_rest(session, selection, policy, interrupted=code > 128)
-    if report and not (json and quiet):
+    if report and not (export and quiet):
         typer.echo(f"report: {BenchPaths(session.root).page}", file=stream)
-    versions: list[dict[str, object]] = []
-    if report and session.bench.suite.against is not None:
-        code, versions = _compare(session, options.fail_slower, code, stream, quiet)
-    if json:
-        content = {**report.to_json(), **({"versions": versions} if versions else {})} if report else {}
+    versions = compare_versions(session.root, session.bench.suite) if report and session.bench.suite.against else ()
+    code, rows = _judge(versions, options.fail_slower, code, stream, quiet)
+    if export is ExportFormat.JSON:
+        content = {**report.to_json(), **({"versions": rows} if rows else {})} if report else {}
         typer.echo(dumps({"exit_code": code, "folder": str(session.root), **content}))
+    elif export:
+        typer.echo(dumps(exported((*(figures_of(report) if report else ()), *ratios_of(versions)), export)))
     return code
 
 
-def _compare(
-    session: Session, bound: float | None, code: int, stream: TextIO, quiet: bool
+def _judge(
+    versions: Sequence[tuple[str, Comparison]], bound: float | None, code: int, stream: TextIO, quiet: bool
 ) -> tuple[int, list[dict[str, object]]]:
     """Show each arm over its earlier version; returns the exit code, and the rows as JSON values."""
     from tfdist.bench.report.format import between, difference
 
     rows: list[dict[str, object]] = []
-    for arm, found in compare_versions(session.root, session.bench.suite):
+    for arm, found in versions:
         slow = bound is not None and is_too_slow(found, bound)
         verdict = f"slower by more than {100 * (bound or 0):.3g}%" if slow else difference(found)
         if slow or not quiet:
@@ -92,16 +102,8 @@ def _compare(
                 f"{arm}: {found.ratio:.3f} times its base{between(found.interval, '.3f')}: {verdict}", file=stream
             )
         low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
-        rows.append(
-            {
-                "arm": arm,
-                "ratio": found.ratio,
-                "low": low,
-                "high": high,
-                "verdict": str(found.verdict),
-                "too_slow": slow,
-            }
-        )
+        row = {"arm": arm, "ratio": found.ratio, "low": low, "high": high, "verdict": str(found.verdict)}
+        rows.append({**row, "too_slow": slow})
     if code or bound is None:
         return code, rows
     if not rows:
@@ -122,13 +124,11 @@ def report_on(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
     if not folder.records and not folder.unreadable:
         typer.echo("no turn was measured: no report", err=True)
         return None
-    from tfdist.bench.report.build import make_report
-    from tfdist.bench.report.write import write_report
+    from tfdist.bench.report.write import report_bench
     from tfdist.cli.show.report import list_unreadable, show
 
-    report = make_report([session.root])
-    write_report(report, session.root)
-    if warning := remember(report.same_arms, session.bench.machine, session.root):
+    report, warning = report_bench(session.root, session.bench.machine)
+    if warning:
         typer.echo(f"tfdist: {warning}", err=True)
     list_unreadable(report)
     if not quiet:
@@ -334,6 +334,7 @@ def bench(
     resume: Resume = None,
     dry_run: DryRun = False,
     json: Json = False,
+    export: Export = None,
     quiet: Quiet = False,
     *,
     selection: HostSelection,
@@ -358,6 +359,7 @@ def bench(
       tfdist bench --hosts h1,h2 --suite hosts
       tfdist bench --suite cpu --explain
       tfdist bench --suite cpu --collectives bench_results/20260101T120000Z-collectives
+      tfdist bench --suite cpu --export github > figures.json
 
     An arm's processes start once in an incarnation and wait while other arms have their turns. Every turn is saved
     when it ends. After Ctrl-C, the report covers the turns so far.
@@ -369,6 +371,8 @@ def bench(
     """
     refuse_tf_config()
     refuse_suite(command)
+    if dry_run and export not in (None, ExportFormat.JSON):
+        raise TfdistError(f"--export {export}: a dry run measures nothing; omit --dry-run")
     options = BenchOptions(
         suite=suite,
         rounds=rounds,
@@ -395,7 +399,8 @@ def bench(
         ctx.obj.submit(ctx, lambda machines: plan_of(prepare(options, machines)), policy)
         return
     never_block()
-    code = run_bench(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
+    form = export or (ExportFormat.JSON if json else None)
+    code = run_bench(options, selection, policy, dry_run=dry_run, export=form, quiet=quiet)
     if dry_run:
         wait_for_reader()
     raise typer.Exit(code)

@@ -171,7 +171,7 @@ def report_folder(root: Path, out: Path | None, *, json: bool) -> None:
 
 Choice = TypeVar("Choice", bound=Enum)
 
-Op = Annotated[str, option("--op", "all-reduce, all-gather, broadcast or reduce-to-one.", WHAT)]
+Op = Annotated[CollectiveOp, option("--op", "all-reduce, all-gather, broadcast or reduce-to-one.", WHAT)]
 Sizes = Annotated[
     str | None,
     option("--sizes", "1K:64M (each twice the one before), 1K:64M:4 (4 times) or 1K,64K,1M. Default: 1K:64M:4.", WHAT),
@@ -210,7 +210,7 @@ Packs = Annotated[
     str | None,
     option("--bytes-per-pack", "Pack sizes to try with --model-gradients, for example 1M,4M. One pack is added.", HOW),
 ]
-Dtype = Annotated[str, option("--gradient-dtype", "float32, bfloat16 or float16.", HOW)]
+Dtype = Annotated[closed.GradientDtype, option("--gradient-dtype", "float32, bfloat16 or float16.", HOW)]
 Rounds = Annotated[int, option("--rounds", "Turns of each arm, in all; 3 or more give intervals.", TIMING)]
 Incarnations = Annotated[
     int, option("--incarnations", "Starts of each arm's processes, over which the rounds are spread.", TIMING)
@@ -228,7 +228,7 @@ DryRun = Annotated[bool, option("--dry-run", "Show the turns and the sizes; star
 @training_options(("model", "alpha", "classes"))
 def collectives(
     ctx: typer.Context,
-    op: Op = "all-reduce",
+    op: Op = CollectiveOptions.op,
     sizes: Sizes = None,
     model_gradients: Gradients = False,
     workers: Workers = None,
@@ -236,7 +236,7 @@ def collectives(
     communication: Communication = None,
     cross_device: CrossDevice = None,
     bytes_per_pack: Packs = None,
-    gradient_dtype: Dtype = "float32",
+    gradient_dtype: Dtype = CollectiveOptions.gradient_dtype,
     rounds: Rounds = CollectiveOptions.rounds,
     turn: Turn = None,
     incarnations: Incarnations = CollectiveOptions.incarnations,
@@ -270,7 +270,7 @@ def collectives(
     """
     refuse_tf_config()
     options = CollectiveOptions(
-        op=_one(CollectiveOp, op, "--op"),
+        op=op,
         sizes=parse_sizes(sizes) if sizes else (),
         communication=_several(closed.Communication, communication, "--communication"),
         cross_device=_several(closed.CrossDevice, cross_device, "--cross-device"),
@@ -279,7 +279,7 @@ def collectives(
         model_gradients=model_gradients,
         model=choices,
         pack_sizes=tuple(parse_size(part, "--bytes-per-pack", 0) for part in _words(bytes_per_pack)),
-        gradient_dtype=_one(closed.GradientDtype, gradient_dtype, "--gradient-dtype"),
+        gradient_dtype=gradient_dtype,
         rounds=rounds,
         incarnations=incarnations,
         turn_s=turn or CollectiveOptions.turn_s,
@@ -305,12 +305,9 @@ def _words(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
-def _one(choices: type[Choice], text: str, flag: str) -> Choice:
-    try:
-        return choices(text.strip())
-    except ValueError:
-        raise TfdistError(f"{flag} {text}: {did_you_mean(text, map(str, choices))}") from None
-
-
-def _several(choices: type[Choice], text: str | None, flag: str) -> tuple[Choice, ...]:
-    return tuple(dict.fromkeys(_one(choices, word, flag) for word in _words(text)))
+def _several(kind: type[Choice], text: str | None, flag: str) -> tuple[Choice, ...]:
+    names, known = list(dict.fromkeys(_words(text))), list(map(str, kind))
+    for name in names:
+        if name not in known:
+            raise TfdistError(f"{flag} {name}: {did_you_mean(name, known)}")
+    return tuple(map(kind, names))

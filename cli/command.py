@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import tfdist
 from tfdist.cli.show.output import finish_output
-from tfdist.jobs.options import CHOICES, KEYS, OPTIONS, Bytes, Seconds
+from tfdist.jobs.options import EXPECTED, KEYS, OPTIONS, Bytes, Seconds, choices_of
 from tfdist.launch.environment import COMPUTED
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
@@ -61,10 +61,7 @@ class Commands(TyperGroup):
             TfdistError: it does not exist.
         """
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            fix = REPLACED.get(args[0])
-            raise TfdistError(
-                f"no command {args[0]!r}: {f'use {fix}' if fix else did_you_mean(args[0], self.commands)}"
-            )
+            raise TfdistError(f"no command {args[0]!r}: {did_you_mean(args[0], self.commands)}")
         name, _, rest = super().resolve_command(ctx, args)
         command = name and _command(name)
         if command and not ctx.resilient_parsing:
@@ -85,26 +82,22 @@ def _warn_of_variables(command: Any) -> None:
 
 
 def _command(name: str) -> Any:
-    """Import the command: the function of this name. Its help is HELP of the module, or its docstring."""
+    """Import the command: the function of this name. Its help is the docstring."""
     word = name.replace("-", "_")
     module = import_module(f"{__package__}.{word}")
     function: Callable[..., Any] = getattr(module, word)
     app = typer.Typer(add_completion=False)
-    text = getattr(module, "HELP", None)
     if name in SCHEDULERS:
         app.info.name = name
-        app.callback(cls=Scheduled, help=text, subcommand_metavar="COMMAND ...")(function)
+        app.callback(cls=Scheduled, subcommand_metavar="COMMAND ...")(function)
     else:
         with_program = "command" in signature(function).parameters  # what follows the program are its own options
-        app.command(name, cls=Command, context_settings={"allow_interspersed_args": not with_program}, help=text)(
-            function
-        )
+        app.command(name, cls=Command, context_settings={"allow_interspersed_args": not with_program})(function)
     return typer.main.get_command(app)
 
 
 EPILOG = "Each option can also be set by an environment variable, for example --batch-size by TFDIST_BATCH_SIZE."
 _NOTATIONS = {Seconds: "<time>", Bytes: "<size>"}
-_EXPECTED = {int: "must be an integer", float: "must be a number", bool: "must be true or false"}
 _ANY_TEXT = ("command", "env")
 """Parameters whose values reach the tasks as they are."""
 
@@ -187,7 +180,7 @@ def _with_placeholders(params: Any) -> Any:
         kind = param.type_descriptor.annotation if isinstance(param, TyperOption) else None
         if kind in _NOTATIONS:
             param.metavar = _NOTATIONS[kind]
-        elif isinstance(param, TyperOption) and (param.is_flag or param.multiple or param.name in CHOICES):
+        elif isinstance(param, TyperOption) and (param.is_flag or param.multiple or choices_of(kind)):
             param.metavar = "" if param.is_flag else "<str>" if param.multiple else "<name>"
     return params
 
@@ -271,9 +264,9 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
     if type(error).__name__ == "MissingParameter":
         return f"{name}: missing option; {help_hint}"
     value = str(_value(ctx, param, arguments) or "''")
-    fix = _EXPECTED.get(kind, error.message.rstrip("."))
-    if param.name in CHOICES:
-        fix = fix_of_choice(str(param.name), value.strip("'"), CHOICES[str(param.name)])
+    fix = EXPECTED.get(kind, error.message.rstrip("."))
+    if choices := choices_of(kind):
+        fix = fix_of_choice(str(param.name), value.strip("'"), choices)
     return f"{name} {value}: {fix}{sources(name, ctx)}"
 
 
@@ -289,26 +282,11 @@ def _replacement(error: Any, help_hint: str) -> str:
     key = name.removeprefix("no_")
     if key in KEYS and any(param.name == "set" for param in error.ctx.command.params):
         return f"use --set {key}={'false' if key != name else 'VALUE'}"
-    if name in REPLACED:
-        return f"use {REPLACED[name]}"
     if error.ctx.info_name in SCHEDULERS and key in {*KEYS, "set", *(row.name for row in OPTIONS)}:
         return f"it belongs to the command: write '{error.ctx.command_path} ... launch {error.option_name}'"
     near = get_close_matches(name, [each.removeprefix("--") for each in error.possibilities or ()], n=1)
     nearest = f"did you mean --{near[0]}? See" if near else "see"
     return f"{nearest}{help_hint.removeprefix('see')}"
-
-
-REPLACED = {
-    "ssh_option": "--ssh 'ssh -o OPTION', or ~/.ssh/config",
-    "ssh_port": "--ssh 'ssh -p PORT', or ~/.ssh/config",
-    "identity": "--ssh 'ssh -i KEY', or ~/.ssh/config",
-    "inherit_tf_config": "--inherit tf-config",
-    "include": "--hosts or --exclude",
-    "save_config": "a file of the same options, and --config FILE",
-    "attach": "tfdist logs RUN --follow",
-    "history": "tfdist compare DIR DIR DIR...",
-}
-"""Options and commands of earlier versions, and the words that replace them."""
 
 
 app = typer.Typer(
@@ -384,11 +362,5 @@ _STATUSES: dict[int, str] = {
 
 def _wants_json(arguments: list[str]) -> bool:
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in options or os.environ.get(variable_of("json"), "").lower() in (
-        "1",
-        "true",
-        "yes",
-        "on",
-        "t",
-        "y",
-    )
+    variable = os.environ.get(variable_of("json"), "")
+    return "--json" in options or variable.lower() in ("1", "true", "yes", "on", "t", "y")

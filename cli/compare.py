@@ -13,11 +13,12 @@ from tfdist.bench.compare.gate import is_too_slow, parse_share
 from tfdist.bench.compare.history import read_history
 from tfdist.bench.compare.history_section import history_section
 from tfdist.bench.compare.page import gate, one_sided, sentences, write_comparison
+from tfdist.bench.export import ExportFormat, exported, figures_of_changes
 from tfdist.bench.report.section import Page
 from tfdist.bench.report.sections.ratios import ratio_table
 from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, option
-from tfdist.cli.result_folders import list_skipped, with_records
+from tfdist.cli.result_folders import Export, list_skipped, with_records
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
@@ -125,6 +126,7 @@ def compare(
     arm: Arms = None,
     out: Out = None,
     json: Json = False,
+    export: Export = None,
 ) -> None:
     """Show which arms became faster or slower between two benches. Or over many, by date and commit; nothing is run.
 
@@ -143,6 +145,7 @@ def compare(
       tfdist compare before after --fail-slower 5%          # in a CI job
       tfdist compare before after --baseline mirrored/auto
       tfdist compare before after --out comparison
+      tfdist compare before after --export bencher          # stdout for 'bencher run --adapter json'
       tfdist compare bench_results/*-cpu --arm multiworker/ring --out history
     """
     if len(folders) < 2:
@@ -152,17 +155,20 @@ def compare(
         raise TfdistError("--fail-inconclusive: give the bound, too, as --fail-slower 5%")
     if len(folders) > 2:
         stray = f"--fail-slower {fail_slower}" if fail_slower else f"--baseline {anchor}" if anchor else ""
-        stray = stray or "--same-work" * same_work
+        stray = stray or "--same-work" * same_work or (f"--export {export}" if export else "")
         if stray:
             raise TfdistError(f"{stray}: compares two folders, and {len(folders)} were given; omit it, or give two")
         raise typer.Exit(show_history(folders, arm or (), out, json=json))
     if arm:
         raise TfdistError(f"--arm {arm[0]}: is for more than two folders; omit it")
     compared = compare_folders(folders[0], folders[1], anchor, same_work)
-    show(compared, bound, sys.stderr if json else sys.stdout)
+    form = export or (ExportFormat.JSON if json else None)
+    show(compared, bound, sys.stderr if form else sys.stdout)
     if out:
-        typer.echo(f"\nreport: {write_comparison(compared, bound, out)}", err=json)
-    if json:
+        typer.echo(f"\nreport: {write_comparison(compared, bound, out)}", err=form is not None)
+    if form is ExportFormat.JSON:
         typer.echo(dumps(compared.to_json(bound)))
+    elif form:
+        typer.echo(dumps(exported(figures_of_changes(compared.changes), form)))
     code, _ = gate(compared, bound)
     raise typer.Exit(0 if code is ExitCode.INCONCLUSIVE and not fail_inconclusive else code)

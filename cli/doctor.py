@@ -7,9 +7,10 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from tfdist.cli.options import Port, host_options, option, timeout_options
 from tfdist.cli.show.output import never_block, wait_for_reader
@@ -18,7 +19,7 @@ from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start, run_checks
 from tfdist.launch.doctor.preflight import Link
-from tfdist.launch.doctor.survey import Survey, survey_hosts
+from tfdist.launch.doctor.survey import survey_hosts
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import dumps
@@ -81,63 +82,22 @@ def _wrapped(texts: Sequence[str], width: int, indent: int) -> list[str]:
     return [line for text in texts for line in wrapper.wrap(text)]
 
 
-def run_doctor(selection: HostSelection, policy: Policy, port: int | None, *, json: bool, verbose: bool) -> int:
-    """Check the hosts and print the result; returns the exit code.
-
-    Raises:
-        TfdistError: as `survey_hosts`.
-    """
-    never_block()
-    with Steps(sys.stderr) as steps:
-        hosts = selection.hosts or (LOCAL,)
-        progress = connecting(hosts, steps)
-        survey = survey_hosts(hosts, str(Path.cwd()), port, selection.per_host, policy, steps.show, progress)
-    rows = run_checks(survey)
-    if json:
-        typer.echo(dumps(_to_json(rows, survey), indent=1))
-    else:
-        _show(rows, keras=verbose or not can_start(rows))
-    wait_for_reader()
-    return ExitCode.SUCCESS if can_start(rows) else ExitCode.HOST_LOST
-
-
-def _show(rows: Sequence[CheckResult], keras: bool) -> None:
-    show(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
-    if keras:
-        from rich.console import Console
-
-        typer.echo("\nWhich Keras works with which strategy:")
-        show_keras(Console(highlight=False))
+def _summary(rows: Sequence[CheckResult]) -> str:
     failed = [f"{row.check} ({row.host})" for row in rows if row.verdict is Verdict.FAILED]
-    warnings = sum(row.verdict is Verdict.WARNING for row in rows)
     if failed:
-        typer.echo(f"\nA job could not start. Failed: {shortened(failed, 6)}.")
-    else:
-        typer.echo(f"\nA job could start{f'; warnings: {warnings}' if warnings else ''}.")
-
-
-def _to_json(rows: Sequence[CheckResult], survey: Survey) -> dict[str, Any]:
-    links = [
-        {"from": source.name, "to": target.name, **asdict(link)}
-        for (source, target), link in survey.links.items()
-        if isinstance(link, Link)
-    ]
-    return {
-        "can_start": can_start(rows),
-        "rows": [asdict(row) for row in rows],
-        "links": links,
-        "keras": {str(name): keras_json(name) for name in CATALOG},
-    }
-
-
-Json = Annotated[bool, option("--json", "Print the rows as JSON.")]
-Verbose = Annotated[bool, option("--verbose", "Also which Keras works with which strategy.", short=("-v",))]
+        return f"A job could not start. Failed: {shortened(failed, 6)}."
+    warnings = sum(row.verdict is Verdict.WARNING for row in rows)
+    return f"A job could start{f'; warnings: {warnings}' if warnings else ''}."
 
 
 @host_options()
 @timeout_options(without=("grace_period", "launcher_timeout"))
 def doctor(
-    selection: HostSelection, policy: Policy, port: Port = None, json: Json = False, verbose: Verbose = False
+    selection: HostSelection,
+    policy: Policy,
+    port: Port = None,
+    json: Annotated[bool, option("--json", "Print the rows as JSON.")] = False,
+    verbose: Annotated[bool, option("--verbose", "Also which Keras works with which strategy.", short=("-v",))] = False,
 ) -> None:
     """Check whether a job could start. Shows how to fix what is wrong, on this machine or on many hosts.
 
@@ -153,4 +113,26 @@ def doctor(
 
     The exit code is 0 if a job could start, else 69.
     """
-    raise typer.Exit(run_doctor(selection, policy, port, json=json, verbose=verbose))
+    never_block()
+    with Steps(sys.stderr) as steps:
+        hosts = selection.hosts or (LOCAL,)
+        progress = connecting(hosts, steps)
+        survey = survey_hosts(hosts, str(Path.cwd()), port, selection.per_host, policy, steps.show, progress)
+    rows = run_checks(survey)
+    if json:
+        links = [
+            {"from": source.name, "to": target.name, **asdict(link)}
+            for (source, target), link in survey.links.items()
+            if isinstance(link, Link)
+        ]
+        keras = {str(name): keras_json(name) for name in CATALOG}
+        found = {"can_start": can_start(rows), "rows": [asdict(row) for row in rows], "links": links, "keras": keras}
+        typer.echo(dumps(found, indent=1))
+    else:
+        show(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+        if verbose or not can_start(rows):
+            typer.echo("\nWhich Keras works with which strategy:")
+            show_keras(Console(highlight=False))
+        typer.echo(f"\n{_summary(rows)}")
+    wait_for_reader()
+    raise typer.Exit(ExitCode.SUCCESS if can_start(rows) else ExitCode.HOST_LOST)

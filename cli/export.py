@@ -71,25 +71,28 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
             what = f"RUN {run}: its last checkpoint, of step {max(saved)}, is no longer in {source.folder}"
             raise TfdistError(f"{what}; export that folder for its newest one")
     manifest = _export_first(complete, source.folder, target)
-    kind = "Keras file" if target.endswith(".keras") else "SavedModel"
+    is_keras = target.endswith(".keras")
+    kind = "Keras file" if is_keras else "SavedModel"
     if json:
         typer.echo(dumps({"format": 1, "path": str(Path(target).absolute()), "kind": kind, "step": manifest.step}))
         return
     spec = TrainingSpec.from_json(manifest.spec)
-    load = f"tf.saved_model.load({target!r}).signatures['serving_default'](images=...)"
-    if target.endswith(".keras"):
-        load = f"keras.saving.load_model({target!r})"
+    signature = f"tf.saved_model.load({target!r}).signatures['serving_default'](images=...)"
     typer.echo(
-        f"{target}: {kind} of step {manifest.step}\n  load:   {load}\n"
+        f"{target}: {kind} of step {manifest.step}\n"
+        f"  load:   {f'keras.saving.load_model({target!r})' if is_keras else signature}\n"
         f"  input:  float32 images of shape (N, {spec.image_size}, {spec.image_size}, 3), values 0 to 1\n"
         f"  output: {spec.classes} logits of each image"
     )
 
 
 def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> Manifest:
-    """Export the first of these checkpoints that can be read."""
+    """Export the first of these checkpoints that can be read, each in a process that imports TensorFlow."""
+    quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONSAFEPATH": "1"}
     for manifest in manifests:
-        process = _export(manifest, folder, target)
+        command = [sys.executable, "-m", _MODULE, f"{folder}/{manifest.name}", str(Path(target).absolute())]
+        env = {**os.environ, **TrainingSpec.from_json(manifest.spec).to_env(), **quiet}
+        process = subprocess.run(command, env=env, text=True, errors="replace", stderr=subprocess.PIPE, check=False)
         lines = process.stderr.strip().splitlines()[-_LAST_LINES:]
         if process.returncode == 0:
             return manifest
@@ -97,11 +100,3 @@ def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> 
             raise TfdistError("\n".join([f"{target} could not be written:", *lines]), ExitCode.FAILED)
         typer.echo(plain(f"warning: {lines[-1].removeprefix('tfdist: ')}"), err=True)
     raise TfdistError(f"no checkpoint in {folder} can be read", ExitCode.FAILED)
-
-
-def _export(manifest: Manifest, folder: str, target: str) -> subprocess.CompletedProcess[str]:
-    """A process that imports TensorFlow and writes the model."""
-    quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONSAFEPATH": "1"}
-    env = {**os.environ, **TrainingSpec.from_json(manifest.spec).to_env(), **quiet}
-    command = [sys.executable, "-m", _MODULE, f"{folder}/{manifest.name}", str(Path(target).absolute())]
-    return subprocess.run(command, env=env, text=True, errors="replace", stderr=subprocess.PIPE, check=False)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from enum import Enum
@@ -31,7 +31,7 @@ from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions
-from tfdist.jobs.options import KEYS, RECOVERY, TIMEOUTS, WHAT, Bytes, Seconds
+from tfdist.jobs.options import EXPECTED, KEYS, RECOVERY, TIMEOUTS, WHAT, Bytes, Seconds
 from tfdist.jobs.recovery import Recovery
 from tfdist.jobs.resume_source import check_requeue, check_slurm, find_resumed
 from tfdist.launch.console.lines import LineOptions
@@ -44,12 +44,6 @@ from tfdist.strategies.options import option_words
 
 NOT_KEPT = ("config", "dry_run", "detach", "json", "set")
 """Options that are about one call, not about the job."""
-_EXPECTED: Mapping[type, str] = {
-    int: "must be an integer",
-    float: "must be a number",
-    bool: "must be true or false",
-    str: "must be a string",
-}
 
 
 def load_config(path: Path, params: Sequence[Any]) -> dict[str, Any]:
@@ -101,22 +95,21 @@ def _unknown(key: str, name: str, kinds: Mapping[str, Any]) -> str:
     if name.removeprefix("no_") in kinds:
         return f"{key}: no such key; use {name.removeprefix('no_')} = false"
     nearest = get_close_matches(name.casefold(), kinds, n=1)
-    return f"{key}: no such key; " + (
-        f"did you mean {nearest[0]}?" if nearest else "the keys are the options of 'tfdist launch --help'"
-    )
+    fix = f"did you mean {nearest[0]}?" if nearest else "the keys are the options of 'tfdist launch --help'"
+    return f"{key}: no such key; {fix}"
 
 
 def _of_kind(kind: Any, value: Any) -> Any:
     """The value as Typer takes it from a default map; raises TypeError with what it must be."""
     if kind == list[str]:
-        if isinstance(value, str) or not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        if not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
             raise TypeError('must be a list of strings, such as ["a", "b"]')
         return value
     if issubclass(kind, Enum | Seconds | Bytes) and type(value) in (int, float):  # keras = 2, timeout = 600
         return str(value)
-    kind = kind if kind in _EXPECTED else str
+    kind = kind if kind in EXPECTED else str
     if type(value) is not kind and not (kind is float and type(value) is int):
-        raise TypeError(_EXPECTED[kind])
+        raise TypeError(EXPECTED[kind])
     return value
 
 
@@ -130,107 +123,11 @@ def _env(value: Any) -> list[str]:
     return [f"{name}={text}" for name, text in value.items()]
 
 
-HELP = """Run a training: the built-in MobileNetV2, or your program.
-
-\b
-Examples:
-  tfdist launch --preset smoke
-  tfdist launch --strategy multiworker --workers 2 -- python train.py
-  tfdist launch --strategy mirrored --cross-device hierarchical-copy
-  tfdist launch --strategy parameter-server --workers 2 --ps 1
-  tfdist launch --preset smoke --dataset digits --set seed=1
-  tfdist launch --hosts h1,h2 --dry-run -- python train.py
-  tfdist launch --steps 500 --checkpoint-every 100 --max-restarts 3
-  tfdist launch --resume last --steps 1000
-  tfdist launch --config job.toml --workers 4
-
-Your own program finds TF_CONFIG; tfdist.strategies.current() builds the strategy.
-
-Other hosts need Python and TensorFlow, but not tfdist; 'tfdist doctor' checks them.
-
-Logs and records are kept in RUNS_DIR/TIME-NAME. The exit code is that of the first failed task.
-"""
-
-
 def _use_config(ctx: typer.Context, value: Path | None) -> Path | None:
     """Make the values of a job file the defaults of the options."""
     if value is not None and not ctx.resilient_parsing:
         ctx.default_map = load_config(value, ctx.command.params)
     return value
-
-
-Command = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="-- COMMAND", help="Your own program, run as every task.", show_default=False),
-]
-Env = Annotated[
-    list[str] | None,
-    option(
-        "--env",
-        "Variable of every task: NAME=VALUE, NAME to copy it, or a pattern as 'NCCL_*'. Repeatable.",
-        WHAT,
-        short=("-x",),
-    ),
-]
-EnvFile = Annotated[Path | None, option("--env-file", "File of NAME=VALUE lines, set for every task.", WHAT)]
-Timeout = Annotated[
-    Seconds | None,
-    seconds("--timeout", "Stop the job after this time, with exit code 124.", TIMEOUTS),
-]
-Name = Annotated[str, option("--name", "Name of the run, used for its folder.")]
-Config = Annotated[
-    Path | None,
-    option(
-        "--config",
-        'TOML file of these options and of --set: workers = 2, command = ["python", "train.py"].',
-        WHAT,
-        first=_use_config,
-    ),
-]
-Detach = Annotated[
-    bool,
-    option(
-        "--detach",
-        "Return when the tasks run; see 'tfdist logs'.",
-        short=("-d",),
-    ),
-]
-Requeue = Annotated[
-    int | None,
-    option(
-        "--requeue",
-        "In a Slurm batch job: after exit code 42, put the job back into the queue, at most N times.",
-        RECOVERY,
-    ),
-]
-InheritFrom = Annotated[
-    SourceName | None,
-    option(
-        "--inherit",
-        "Run only this task of the cluster that the environment describes: auto, tf-config, slurm, skypilot, "
-        "sagemaker or vertex.",
-        WHAT,
-    ),
-]
-NoWaitForPeers = Annotated[
-    bool,
-    option(
-        "--no-wait-for-peers",
-        "With --inherit: start without the other tasks.",
-        WHAT,
-    ),
-]
-DryRun = Annotated[bool, option("--dry-run", "Print each task's TF_CONFIG, variables and command; start nothing.")]
-Output = Annotated[
-    str,
-    option("--output", "Lines to print: tasks or roles, as worker-0,ps; all; none."),
-]
-Prefix = Annotated[bool, option("--prefix/--no-prefix", "Start each line of a task with its name.")]
-Timestamps = Annotated[bool, option("--timestamps", "Start each line of a task with the time (UTC).")]
-Quiet = Annotated[bool, option("--quiet", "Print only what the tasks write, and failures.", short=("-q",))]
-Verbose = Annotated[
-    bool, option("--verbose", "Show TensorFlow's start-up messages; with --dry-run all variables.", short=("-v",))
-]
 
 
 @training_options()
@@ -243,32 +140,88 @@ def launch(
     selection: HostSelection,
     *,
     recovery: Recovery,
-    timeout: Timeout = None,
+    timeout: Annotated[
+        Seconds | None, seconds("--timeout", "Stop the job after this time, with exit code 124.", TIMEOUTS)
+    ] = None,
     policy: Policy,
-    command: Command = None,
-    config: Config = None,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="Your own program, run as every task.", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        option(
+            "--config",
+            'TOML file of options and of --set: workers = 2, command = ["train.py"].',
+            WHAT,
+            first=_use_config,
+        ),
+    ] = None,
     port: Port = None,
-    env: Env = None,
-    env_file: EnvFile = None,
-    inherit: InheritFrom = None,
-    no_wait_for_peers: NoWaitForPeers = False,
-    name: Name = "launch",
+    env: Annotated[
+        list[str] | None,
+        option(
+            "--env",
+            "Variable of every task: NAME=VALUE, NAME to copy it, or a pattern as 'NCCL_*'. Repeatable.",
+            WHAT,
+            short=("-x",),
+        ),
+    ] = None,
+    env_file: Annotated[
+        Path | None, option("--env-file", "File of NAME=VALUE lines, set for every task.", WHAT)
+    ] = None,
+    inherit: Annotated[
+        SourceName | None,
+        option("--inherit", f"Run only this task of the cluster in the environment: {', '.join(SourceName)}.", WHAT),
+    ] = None,
+    no_wait_for_peers: Annotated[
+        bool, option("--no-wait-for-peers", "With --inherit: start without the other tasks.", WHAT)
+    ] = False,
+    name: Annotated[str, option("--name", "Name of the run, used for its folder.")] = "launch",
     runs_dir: RunsDir = RUNS_DIR,
-    requeue: Requeue = None,
-    detach: Detach = False,
-    dry_run: DryRun = False,
+    requeue: Annotated[
+        int | None,
+        option("--requeue", "In a Slurm batch job: requeue it after exit code 42, at most N times.", RECOVERY),
+    ] = None,
+    detach: Annotated[bool, option("--detach", "Return when the tasks run; see 'tfdist logs'.", short=("-d",))] = False,
+    dry_run: Annotated[
+        bool, option("--dry-run", "Print each task's TF_CONFIG, variables and command; start nothing.")
+    ] = False,
     json: Json = False,
-    output: Output = "all",
-    prefix: Prefix = True,
-    timestamps: Timestamps = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    output: Annotated[str, option("--output", "Lines to print: tasks or roles, as worker-0,ps; all; none.")] = "all",
+    prefix: Annotated[bool, option("--prefix/--no-prefix", "Start each line of a task with its name.")] = True,
+    timestamps: Annotated[bool, option("--timestamps", "Start each line of a task with the time (UTC).")] = False,
+    quiet: Annotated[bool, option("--quiet", "Print only what the tasks write, and failures.", short=("-q",))] = False,
+    verbose: Annotated[
+        bool,
+        option("--verbose", "Show TensorFlow's start-up messages; with --dry-run all variables.", short=("-v",)),
+    ] = False,
 ) -> None:
-    """Plan the job that the options describe, run it, and exit with its code. HELP is the text for users."""
+    """Run a training: the built-in MobileNetV2, or your program.
+
+    \b
+    Examples:
+      tfdist launch --preset smoke
+      tfdist launch --strategy multiworker --workers 2 -- python train.py
+      tfdist launch --strategy mirrored --cross-device hierarchical-copy
+      tfdist launch --strategy parameter-server --workers 2 --ps 1
+      tfdist launch --preset smoke --dataset digits --set seed=1
+      tfdist launch --hosts h1,h2 --dry-run -- python train.py
+      tfdist launch --steps 500 --checkpoint-every 100 --max-restarts 3
+      tfdist launch --resume last --steps 1000
+      tfdist launch --config job.toml --workers 4
+
+    Your own program finds TF_CONFIG; tfdist.strategies.current() builds the strategy.
+
+    Other hosts need Python and TensorFlow, but not tfdist; 'tfdist doctor' checks them.
+
+    Logs and records are kept in RUNS_DIR/TIME-NAME. The exit code is that of the first failed task.
+    """
     with refusals_logged():
+        if detach and dry_run:
+            raise TfdistError("--detach and --dry-run: a dry run starts nothing; omit one of them")
         inherited = _inherit(inherit, no_wait_for_peers)
-        _check(detach, dry_run, inherited)
-        check_requeue(requeue, recovery, own=bool(command))
+        check_requeue(requeue, recovery, inherited, own=bool(command))
         variables = forwarded_variables(env or (), env_file, os.environ)
         limit = choices.get("log_limit", LOG_LIMIT)
         choices = {name: value for name, value in choices.items() if name != "log_limit"}
@@ -279,41 +232,21 @@ def launch(
         if ctx.obj is not None:
             ctx.obj.submit(ctx, lambda machines: checked_plan(job, options, machines), policy, job)
             return
-        _check_requeued_tasks(requeue, inherited)
+        check_slurm(requeue, os.environ)
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
         source = find_resumed(recovery, runs_dir, job.command, remote=remote, shared=inherited is not None)
-        code = _start(partial(run_launch, replace(job, source=source), selection, policy, options), options, detach)
+        run = partial(run_launch, replace(job, source=source), selection, policy, options)
+        never_block()
+        code = launch_detached(run, json=json, quiet=quiet) if detach else run()
+        if dry_run:
+            wait_for_reader()
     raise typer.Exit(code)
 
 
 def _inherit(source: SourceName | None, alone: bool) -> Inherit | None:
-    if source is None and alone:
+    if source is not None:
+        return Inherit(source, waits=not alone)
+    if alone:
         raise TfdistError("--no-wait-for-peers: has no effect without --inherit; omit it")
-    return None if source is None else Inherit(source, waits=not alone)
-
-
-def _check(detach: bool, dry_run: bool, inherited: Inherit | None) -> None:
-    if detach and dry_run:
-        raise TfdistError("--detach and --dry-run: a dry run starts nothing; omit one of them")
-    if inherited is None:
-        refuse_tf_config()
-
-
-def _check_requeued_tasks(requeue: int | None, inherited: Inherit | None) -> None:
-    check_slurm(requeue, os.environ)
-    if requeue is not None and inherited is not None:
-        flag = inherited.flag
-        raise TfdistError(
-            f"--requeue {requeue}: with {flag} each task has its own launcher, and the first one to end would requeue "
-            f"the job while others still save; omit it, or use --transport srun instead of {flag}"
-        )
-
-
-def _start(run: Callable[..., int], options: RunOptions, detach: bool) -> int:
-    never_block()
-    if detach:
-        return launch_detached(run, json=options.json, quiet=options.lines.quiet)
-    code = run()
-    if options.dry_run:
-        wait_for_reader()
-    return code
+    refuse_tf_config()
+    return None

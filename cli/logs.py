@@ -20,31 +20,27 @@ from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import find_run, read_run, tasks_of
 from tfdist.launch.text import did_you_mean
 
-TaskName = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="TASK",
-        help="Only this task, for example worker-1: byte for byte in a file or pipe.",
-        show_default=False,
-    ),
-]
-Follow = Annotated[
-    bool,
-    option(
-        "--follow",
-        "Continue until the run has ended: on a terminal as its launcher shows it, with the outcome.",
-        short=("-f",),
-    ),
-]
-Stderr = Annotated[bool, option("--stderr", "Only stderr. Default: stdout of one TASK, both of all tasks.")]
-
 
 def logs(
     run: RunName,
-    task: TaskName = None,
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TASK",
+            help="Only this task, for example worker-1: byte for byte in a file or pipe.",
+            show_default=False,
+        ),
+    ] = None,
     runs_dir: RunsDir = RUNS_DIR,
-    follow: Follow = False,
-    stderr: Stderr = False,
+    follow: Annotated[
+        bool,
+        option(
+            "--follow",
+            "Continue until the run has ended: on a terminal as its launcher shows it, with the outcome.",
+            short=("-f",),
+        ),
+    ] = False,
+    stderr: Annotated[bool, option("--stderr", "Only stderr. Default: stdout of one TASK, both of all tasks.")] = False,
     json: Json = False,
 ) -> None:
     """Print what the tasks of a run wrote. Includes TensorFlow's own messages; the steps follow at the end.
@@ -66,19 +62,15 @@ def logs(
         raise typer.Exit(follow_run(run_dir, ("stderr",) if stderr else STREAMS, json=json))
     try:
         show = _all_tasks(run_dir, stderr) if task is None else _one_task(run_dir, task, stderr, follow)
-        _show(run_dir, show, follow)
+        if follow:
+            wait_for_end(run_dir, show)
+        else:
+            show(True)
         sys.stdout.flush()
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:  # as in `tfdist logs last | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _show(run_dir: RunDir, show: Callable[[bool], None], follow: bool) -> None:
-    if follow:
-        wait_for_end(run_dir, show)
-    else:
-        show(True)
 
 
 def _all_tasks(run_dir: RunDir, stderr: bool) -> Callable[[bool], None]:

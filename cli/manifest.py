@@ -14,17 +14,17 @@ import yaml
 
 from tfdist.cli.command import given_words
 from tfdist.cli.options import annotation, gather
-from tfdist.cli.scheduler import PlanOn, check_hosts, check_parameters
+from tfdist.cli.scheduler import HOST_NAMES, PlanOn, check_parameters, refuse
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.launch_plan import LaunchOptions
-from tfdist.jobs.manifest_plan import ManifestRequest, plan_bench, plan_workload
-from tfdist.jobs.options import KUBERNETES_OPTIONS
+from tfdist.jobs.manifest_plan import plan_bench, plan_workload
+from tfdist.jobs.options import Option
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.kubernetes.manifest import manifest as objects_of
 from tfdist.launch.kubernetes.options import Kind, KubernetesOptions, check_options
 from tfdist.launch.policy import Policy
-from tfdist.launch.text import did_you_mean, is_utf8
+from tfdist.launch.text import is_utf8
 
 _WORD = re.compile(r"(--)?[A-Za-z/][\w./:-]*", re.ASCII)
 _VALUES = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
@@ -47,44 +47,31 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _string(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
-
-
-def _style(text: str) -> str | None:
-    """Style of the quotes; None: without. Only double quotes have escapes."""
     if not is_utf8(text):
         raise TfdistError(f"{text!r}: not valid UTF-8; use UTF-8, as Kubernetes accepts nothing else")
-    if _WORD.fullmatch(text) and text.lower() not in _VALUES:
-        return None
-    return "'" if text.isprintable() and "'" not in text else '"'
+    quotes = None
+    if not _WORD.fullmatch(text) or text.lower() in _VALUES:
+        quotes = "'" if text.isprintable() and "'" not in text else '"'  # only double quotes have escapes
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=quotes)
 
 
 _Dumper.add_representer(str, _string)
 
 
-HELP = """Print a Kubernetes manifest that runs another command.
-
-Nothing is started: pipe the manifest to kubectl.
-
-\b
-Examples:
-  tfdist manifest --image REGISTRY/tfdist:1 --pvc data \\
-    launch --workers 4 --checkpoint-every 200 | kubectl apply -f -
-  tfdist manifest --image REGISTRY/tfdist:1 --gpus 8 \\
-    launch --strategy mirrored | kubectl apply -f -
-  tfdist manifest --image REGISTRY/tfdist:1 --gpus 1 --cpus 8 --memory 32Gi \\
-    --queue team-a launch --workers 2 --ps 1
-  tfdist manifest --image REGISTRY/mine:1 --kind job \\
-    launch --workers 2 -- python train.py
-  tfdist manifest --image REGISTRY/tfdist:1 --gpus 4 --pvc data bench
-
-A launch runs each task of a cluster in a pod, with 'tfdist launch --inherit tf-config', and other strategies in one
-pod. A bench runs in one pod.
-
-The cluster needs JobSet 0.10 or newer, unless --kind is job. --timeout limits each attempt.
-
---max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
-"""
+KUBERNETES = "Kubernetes"
+_OPTIONS = (
+    Option("image", KUBERNETES, "Container image with tfdist on its PATH and your program, if any. Required.", str),
+    Option("name", KUBERNETES, "Name of the objects, and of the job's folder on the volume. Default: training.", str),
+    Option("namespace", KUBERNETES, "Namespace of the objects. Default: that of kubectl.", str),
+    Option("kind", KUBERNETES, "{choices}: an Indexed Job (multiworker only, no restarts). Default: jobset.", Kind),
+    Option("queue", KUBERNETES, "LocalQueue of Kueue.", str),
+    Option("pvc", KUBERNETES, "Claim of a ReadWriteMany volume, for checkpoints and the folders of runs.", str),
+    Option("secret", KUBERNETES, "Secret whose keys become environment variables of every pod.", str),
+    Option("network_policy", KUBERNETES, "Let only the job's own pods connect to its pods. Default: yes.", bool),
+    Option("gpus", KUBERNETES, "Number of GPUs of each worker; other pods have none. Default: 0.", int),
+    Option("cpus", KUBERNETES, "Number of CPUs of each pod. Default: no limit.", int),
+    Option("memory", KUBERNETES, "Memory of each pod, for example 8Gi. Default: no limit.", str),
+)
 _PLANNED = (
     "strategy", "preset", "workers", "ps", "devices", "command", "env", "env_file", "timeout", "port", "runs_dir",
     "checkpoint_dir", "resume", "evaluator", "max_restarts", "restart_on", "min_workers", "name", "requeue",
@@ -108,7 +95,7 @@ class Pods:
         Raises:
             TfdistError: an option names hosts.
         """
-        check_hosts(ctx, "the pods are the hosts")
+        refuse(ctx, HOST_NAMES, "the pods are the hosts")
         return HostSelection()
 
     def submit(self, ctx: typer.Context, plan: PlanOn, policy: Policy, job: LaunchOptions | None = None) -> None:
@@ -117,7 +104,11 @@ class Pods:
         Raises:
             TfdistError: an option is wrong, or cannot work in pods.
         """
-        options = read_kubernetes_options({**self.values, "port": ctx.params.get("port")})
+        if "image" not in self.values:
+            raise TfdistError("--image: missing option; give the container image that the pods run")
+        port = ctx.params.get("port")
+        options = KubernetesOptions(**self.values, **({} if port is None else {"port": port}))
+        check_options(options)
         check_parameters(ctx, "manifest")
         if job is None:
             planned = plan({LOCAL: imagined(LOCAL, options.gpus)})
@@ -125,39 +116,36 @@ class Pods:
             notes = (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings), *notes)
         else:
             check_parameters(ctx, "manifest", _HERE)
-            words = tuple(given_words(ctx, _PLANNED, _FIX))
-            request = ManifestRequest(job.choices, words, job.command, job.env, job.recovery, policy, policy.timeout_s)
-            workload, notes = plan_workload(request, options)
+            workload, notes = plan_workload(job, given_words(ctx, _PLANNED, _FIX), policy, options)
         text = to_yaml(objects_of(workload, options))
         for note in notes:
             typer.echo(note, err=True)
         typer.echo(text, nl=False)
 
 
-def read_kubernetes_options(values: Mapping[str, Any]) -> KubernetesOptions:
-    """The KubernetesOptions with these values, by option name; None counts as not given.
-
-    Raises:
-        TfdistError: there is no image, or a value is wrong.
-    """
-    given = {name: value for name, value in values.items() if value is not None}
-    if "image" not in given:
-        raise TfdistError("--image: missing option; give the container image that the pods run")
-    if "kind" in given:
-        given["kind"] = _kind(given["kind"])
-    options = KubernetesOptions(**given)
-    check_options(options)
-    return options
-
-
-def _kind(name: str) -> Kind:
-    try:
-        return Kind(name)
-    except ValueError:
-        raise TfdistError(f"--kind {name}: {did_you_mean(name, map(str, Kind))}") from None
-
-
-@gather("options", {row.name: annotation(row) for row in KUBERNETES_OPTIONS}, lambda _, values: values)
+@gather("options", {row.name: annotation(row) for row in _OPTIONS}, lambda _, values: values)
 def manifest(ctx: typer.Context, options: Mapping[str, Any]) -> None:
-    """Pass what Kubernetes is asked for to the other command. HELP is the text for users."""
+    """Print a Kubernetes manifest that runs another command.
+
+    Nothing is started: pipe the manifest to kubectl.
+
+    \b
+    Examples:
+      tfdist manifest --image REGISTRY/tfdist:1 --pvc data \\
+        launch --workers 4 --checkpoint-every 200 | kubectl apply -f -
+      tfdist manifest --image REGISTRY/tfdist:1 --gpus 8 \\
+        launch --strategy mirrored | kubectl apply -f -
+      tfdist manifest --image REGISTRY/tfdist:1 --gpus 1 --cpus 8 --memory 32Gi \\
+        --queue team-a launch --workers 2 --ps 1
+      tfdist manifest --image REGISTRY/mine:1 --kind job \\
+        launch --workers 2 -- python train.py
+      tfdist manifest --image REGISTRY/tfdist:1 --gpus 4 --pvc data bench
+
+    A launch runs each task of a cluster in a pod, with 'tfdist launch --inherit tf-config', and other strategies in one
+    pod. A bench runs in one pod.
+
+    The cluster needs JobSet 0.10 or newer, unless --kind is job. --timeout limits each attempt.
+
+    --max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
+    """
     ctx.obj = Pods({name: value for name, value in options.items() if value is not None})

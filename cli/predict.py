@@ -7,10 +7,10 @@ from typing import Annotated, TextIO
 import typer
 
 from tfdist.bench.compare.gate import parse_share
-from tfdist.bench.predict.prediction import Prediction, PredictionOptions
+from tfdist.bench.predict.prediction import PredictionOptions
 from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.bench.predict.section import REFERENCES, prediction_section
-from tfdist.bench.report.section import Page
+from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, option
 from tfdist.cli.show.rows import PlainConsole, show_rows
@@ -18,10 +18,9 @@ from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_bandwidth, parse_counts, parse_seconds, parse_size
 
 
-def show(prediction: Prediction, stream: TextIO, *, verbose: bool) -> None:
+def _show(section: Section, stream: TextIO, *, verbose: bool) -> None:
     """Show the points of each arm, the answers and the notes; `verbose`: also the sources of published figures."""
     console = PlainConsole(stream)
-    section = prediction_section(prediction)
     show_rows(console, section.tables[0].rows, ("arm", "devices", "images/s", "efficiency", "note"))
     for text in section.answer:
         console.print(text)
@@ -29,54 +28,42 @@ def show(prediction: Prediction, stream: TextIO, *, verbose: bool) -> None:
         console.print(note, style="dim")
 
 
-def write(prediction: Prediction, out: Path) -> Path:
-    """Write the report into `out`, and return the path of its page."""
-    section = prediction_section(prediction)
-    return write_page(Page("Prediction", section.answer, (section,), commands=prediction.commands), out)
-
-
-Bench = Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench.", show_default=False)]
-Collectives = Annotated[
-    Path | None,
-    option("--collectives", "Folder of a 'tfdist collectives' between the same hosts; required by multiworker arms."),
-]
-Devices = Annotated[str, option("--devices", "Numbers of devices, as 1,2,4,8 or 1,2,4,...,512.")]
-Bandwidth = Annotated[
-    str | None,
-    option(
-        "--bandwidth",
-        "Bandwidth of a TCP stream between two hosts, as 10Gbit or 1.2GB/s. Default: as measured by the sweep.",
-    ),
-]
-Latency = Annotated[
-    str | None, option("--latency", "One-way latency between two hosts, as 50us. Default: as measured by the sweep.")
-]
-Worth = Annotated[
-    str, option("--worth", "A device pays if it adds this share of what one device alone does, as 50% or 0.5.")
-]
-Gradients = Annotated[
-    str | None,
-    option("--gradient-bytes", "Bytes of the gradients of your own program in float32, as 14M (M: 1024 x 1024)."),
-]
-Arms = Annotated[list[str] | None, option("--arm", "Only the arms that match, as 'multiworker/*'; can be repeated.")]
-Out = Annotated[
-    Path | None, option("--out", "Write a report into this folder: report.html with plots, report.md, prediction.csv.")
-]
-Verbose = Annotated[bool, option("--verbose", "Also the sources of published figures in the plots.", short=("-v",))]
-
-
 def predict(
-    bench: Bench,
-    collectives: Collectives = None,
-    devices: Devices = "1,2,4,...,512",
-    bandwidth: Bandwidth = None,
-    latency: Latency = None,
-    worth: Worth = "50%",
-    gradient_bytes: Gradients = None,
-    arm: Arms = None,
-    out: Out = None,
+    bench: Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench.", show_default=False)],
+    collectives: Annotated[
+        Path | None,
+        option("--collectives", "Folder of a 'tfdist collectives' between the same hosts; multiworker arms need it."),
+    ] = None,
+    devices: Annotated[str, option("--devices", "Numbers of devices, as 1,2,4,8 or 1,2,4,...,512.")] = "1,2,4,...,512",
+    bandwidth: Annotated[
+        str | None,
+        option(
+            "--bandwidth",
+            "Bandwidth of a TCP stream between two hosts, as 10Gbit or 1.2GB/s. Default: as measured by the sweep.",
+        ),
+    ] = None,
+    latency: Annotated[
+        str | None,
+        option("--latency", "One-way latency between two hosts, as 50us. Default: as measured by the sweep."),
+    ] = None,
+    worth: Annotated[
+        str, option("--worth", "A device pays if it adds this share of what one device alone does, as 50% or 0.5.")
+    ] = "50%",
+    gradient_bytes: Annotated[
+        str | None,
+        option("--gradient-bytes", "Bytes of the gradients of your own program in float32, as 14M (M: 1024 x 1024)."),
+    ] = None,
+    arm: Annotated[
+        list[str] | None, option("--arm", "Only the arms that match, as 'multiworker/*'; can be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option("--out", "Write a report into this folder: report.html with plots, report.md, prediction.csv."),
+    ] = None,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Annotated[
+        bool, option("--verbose", "Also the sources of published figures in the plots.", short=("-v",))
+    ] = False,
 ) -> None:
     """Predict images/s on more devices or another network. From a bench and a sweep of all-reduces.
 
@@ -93,7 +80,7 @@ def predict(
       tfdist predict two-hosts --collectives sweep --bandwidth 10Gbit --latency 50us --out prediction
       tfdist predict bench_results/20260101T120000Z-cpu --collectives sweep --arm 'parameter-server/*' --devices 1,2,4,8
     """
-    asked = PredictionOptions(
+    options = PredictionOptions(
         devices=parse_counts(devices, "--devices"),
         bandwidth=parse_bandwidth(bandwidth, "--bandwidth") if bandwidth else None,
         latency_s=parse_seconds(latency, "--latency", 0) if latency else None,
@@ -101,9 +88,11 @@ def predict(
         gradient_bytes=parse_size(gradient_bytes, "--gradient-bytes") if gradient_bytes else None,
         arms=tuple(arm or ()),
     )
-    found = predict_folder(bench, collectives, asked)
-    show(found, sys.stderr if json else sys.stdout, verbose=verbose)
+    prediction = predict_folder(bench, collectives, options)
+    section = prediction_section(prediction)
+    _show(section, sys.stderr if json else sys.stdout, verbose=verbose)
     if out:
-        typer.echo(f"\nreport: {write(found, out)}", err=json)
+        page = Page("Prediction", section.answer, (section,), commands=prediction.commands)
+        typer.echo(f"\nreport: {write_page(page, out)}", err=json)
     if json:
-        typer.echo(dumps(found.to_json()))
+        typer.echo(dumps(prediction.to_json()))

@@ -29,12 +29,6 @@ Folders = Annotated[
 Out = Annotated[
     Path | None, option("--out", "The folder for the report. Default: DIR; required for several with records.")
 ]
-Price = Annotated[
-    float | None,
-    option("--price-per-hour", "Price of one host for an hour, for the cost of a million images. Kept in report.json."),
-]
-
-
 Open = Annotated[bool, option("--open", "Open report.html in the browser.")]
 
 
@@ -46,7 +40,6 @@ Baseline = Annotated[
 def report(
     folders: Folders,
     out: Out = None,
-    price_per_hour: Price = None,
     baseline: Baseline = None,
     open: Open = False,
     json: Json = False,
@@ -61,14 +54,13 @@ def report(
     \b
     Examples:
       tfdist report bench_results/20260101T120000Z-cpu --open
-      tfdist report bench_results/20260101T120000Z-gpu --price-per-hour 32.77
       tfdist report runs/* --out all-runs
       tfdist report before after --out both
       tfdist report bench_results/20260101T120000Z-knobs --baseline multiworker
       tfdist report bench_results/20260101T120000Z-collectives
     """
     from tfdist.bench.report.build import make_report
-    from tfdist.bench.report.write import write_report
+    from tfdist.bench.report.write import write_page
     from tfdist.cli.show.report import list_unreadable, show
 
     if len(folders) == 1 and holds_collectives(folders[0]):
@@ -78,9 +70,8 @@ def report(
         return
     used, empty = with_records(folders)
     root = _folder_for(used, out)
-    _check_price(price_per_hour)
-    content = make_report(used, price_per_hour, baseline)
-    path = write_report(content, root)
+    content = make_report(used, baseline)
+    path = write_page(content, root)
     list_skipped(empty)
     list_unreadable(content)
     show(content, sys.stderr if json else sys.stdout)
@@ -100,8 +91,3 @@ def _folder_for(used: Sequence[Path], out: Path | None) -> Path:
     if out.resolve() in {folder.resolve() for folder in used}:
         raise TfdistError(f"--out {out}: it would replace the report of that folder alone; choose another --out")
     return out
-
-
-def _check_price(price: float | None) -> None:
-    if price is not None and not 0 < price < float("inf"):
-        raise TfdistError(f"--price-per-hour {price}: must be positive; omit it if the price does not matter")

@@ -1,11 +1,19 @@
-"""The folders that a user names, as `bench_results/*`: those with records, and the others."""
+"""What commands about results share: the folders that a user names, as `bench_results/*`, and --export."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from tfdist.bench.export import ExportFormat
 from tfdist.bench.reading import holds_records
+from tfdist.cli.options import option
+
+Export = Annotated[
+    ExportFormat | None,
+    option("--export", "Print the figures alone to stdout as a dashboard reads them; json: as --json."),
+]
 
 
 def with_records(folders: Sequence[Path]) -> tuple[Sequence[Path], list[Path]]:

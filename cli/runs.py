@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.filesize import decimal
 
 from tfdist.bench.folder import BenchPaths, read_bench, read_lines
 from tfdist.cli.options import Json, option
@@ -19,8 +20,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.redact import redact_command
-from tfdist.launch.runs.prune import OldRun, delete, old_runs
-from tfdist.launch.runs.state import Run, list_runs, tasks_of
+from tfdist.launch.runs.state import OldRun, Run, delete, list_runs, old_runs, tasks_of
 from tfdist.launch.text import ago, counted, duration, plain
 
 
@@ -44,7 +44,7 @@ def prune_runs(runs_dir: Path, age: str, *, yes: bool, json: bool) -> None:
     deleted, errors = _delete([run for run in again if run in agreed])
     size = sum(run.size for run in deleted)
     if agreed:
-        typer.echo(f"deleted {counted(len(deleted), 'run')}, freed {_size_text(size)}", err=json)
+        typer.echo(f"deleted {counted(len(deleted), 'run')}, freed {decimal(size)}", err=json)
     if errors:
         raise TfdistError(f"{'; '.join(errors)}; delete the rest yourself", ExitCode.FAILED)
     if json:
@@ -67,14 +67,14 @@ def _agreed(found: Sequence[OldRun], age: str, yes: bool, err: bool) -> Sequence
         raise TfdistError(f"--prune {age}: there is no terminal to ask on; add --yes to delete these runs")
     holding = sum(run.has_checkpoints for run in found)
     note = f", {holding} of them with checkpoints" if holding else ""
-    size = _size_text(sum(run.size for run in found))
+    size = decimal(sum(run.size for run in found))
     typer.echo(f"delete {counted(len(found), 'run')} ({size}){note}? [y/N] ", nl=False, err=err)
     return found if sys.stdin.readline().strip().casefold() in ("y", "yes") else []
 
 
 def _ended_row(run: OldRun) -> tuple[str, ...]:
     holds = "checkpoints" if run.has_checkpoints else ""
-    return plain(run.run_dir.path.name), _started(run.ended), _size_text(run.size), holds
+    return plain(run.run_dir.path.name), _started(run.ended), decimal(run.size), holds
 
 
 def _delete(runs: Sequence[OldRun]) -> tuple[list[OldRun], list[str]]:
@@ -87,15 +87,6 @@ def _delete(runs: Sequence[OldRun]) -> tuple[list[OldRun], list[str]]:
         except OSError as error:
             errors.append(f"{run.run_dir.path}: {error.strerror or error} ({error.filename})")
     return deleted, errors
-
-
-def _size_text(size: float) -> str:
-    """`12 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
 
 
 LIMIT = 20
@@ -138,7 +129,8 @@ def runs(
         return
     rows = [*map(_row, recent), *(_benches() if runs_dir == RUNS_DIR else ())]
     if rows:
-        typer.echo("\n".join(_table([row for _, row in sorted(rows, reverse=True)[:limit]], _width())))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        typer.echo("\n".join(_table([row for _, row in sorted(rows, reverse=True)[:limit]], width)))
     else:
         typer.echo(f"no runs in {runs_dir} yet; 'tfdist launch' starts one")
 
@@ -150,10 +142,6 @@ def _check(limit: int, prune: str | None, yes: bool) -> None:
         raise TfdistError("--yes: has no effect without --prune; omit it")
     if prune is not None and limit != LIMIT:
         raise TfdistError(f"--limit {limit}: has no effect with --prune; omit it")
-
-
-def _width() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _table(rows: Sequence[tuple[str, ...]], width: int | None) -> list[str]:
@@ -171,7 +159,7 @@ def _row(run: Run) -> tuple[float, tuple[str, ...]]:
     """The start, seconds since 1970, and the texts."""
     time_s = "" if run.wall_s is None else duration(run.wall_s)
     hosts = len(set(tasks_of(run.run_dir).values()))
-    texts = (str(run.state), time_s, str(hosts or ""), _size_text(_size(run.run_dir.path)), _what(run))
+    texts = (str(run.state), time_s, str(hosts or ""), decimal(_size(run.run_dir.path)), _what(run))
     return run.started, (run.name, _started(run.started), *texts, " ".join(run.reason.split()))
 
 
@@ -183,7 +171,7 @@ def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
             if bench is not None:
                 done = len(read_lines(turns, lambda line: line)[0])
                 time_s = duration(turns.stat().st_mtime - started) if done else ""
-                texts = (time_s, str(len(bench.hosts)), _size_text(_size(file.parent)), bench.command[:_MOST_WHAT])
+                texts = (time_s, str(len(bench.hosts)), decimal(_size(file.parent)), bench.command[:_MOST_WHAT])
                 why = f"{done} of {counted(len(bench.plan), 'turn')}"
                 yield started, (str(file.parent), _started(started), "bench", *texts, why)
 

@@ -8,7 +8,7 @@ import typer
 
 from tfdist.cli.command import given_words, secrets
 from tfdist.cli.options import option, refuse_tf_config
-from tfdist.cli.scheduler import PlanOn, check_hosts, check_parameters
+from tfdist.cli.scheduler import HOST_NAMES, PlanOn, check_parameters, refuse
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.launch_plan import LaunchOptions
 from tfdist.launch.batch_script import BatchScript, parse_option, signal_time_s
@@ -19,25 +19,6 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.text import is_utf8
 
 SLURM = "Slurm"
-HELP = """Print a Slurm batch script that runs another command.
-
-The command's options are checked now, for such nodes. Nothing is started.
-
-\b
-Examples:
-  tfdist sbatch --nodes 2 launch --strategy multiworker > job.sh && sbatch job.sh
-  tfdist sbatch --nodes 2 --gpus-per-node 4 launch --preset reference | sbatch
-  tfdist sbatch --nodes 4 --partition gpu --time 1-0 launch -- python train.py
-  tfdist sbatch --nodes 2 launch --requeue 10 --checkpoint-every 10m \\
-    --checkpoint-dir ckpt --resume auto | sbatch
-  tfdist sbatch --nodes 2 --gpus-per-node 8 bench --suite hosts | sbatch
-
-The command runs on the first node, and reaches the others with srun.
-
-A launch that saves checkpoints gets SIGUSR2 three minutes before its time limit, and ends with exit code 42.
-
-With --requeue it then continues in a new job of the same number.
-"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +38,7 @@ class SlurmJob:
         Raises:
             TfdistError: an option names hosts.
         """
-        check_hosts(ctx, "the nodes of the Slurm job are the hosts")
+        refuse(ctx, HOST_NAMES, "the nodes of the Slurm job are the hosts")
         hosts = tuple(Host(f"node{number}", f"node{number}") for number in range(1, self.nodes + 1))
         return HostSelection(hosts, values.get("workers_per_host"))
 
@@ -94,34 +75,40 @@ class SlurmJob:
         typer.echo(str(script), nl=False)
 
 
-Nodes = Annotated[int | None, option("--nodes", "Number of nodes.", SLURM)]
-GpusPerNode = Annotated[int, option("--gpus-per-node", "GPUs of each node. Default: none.", SLURM)]
-Partition = Annotated[str | None, option("--partition", "Partition. Default: that of the cluster.", SLURM)]
-Time = Annotated[str | None, option("--time", "Time limit, as sbatch takes it: 30, 2:00:00, 1-0.", SLURM)]
-Exclusive = Annotated[
-    bool,
-    option(
-        "--exclusive/--no-exclusive",
-        "Whole nodes. Without it, request cores with --sbatch-option cpus-per-task=8.",
-        SLURM,
-    ),
-]
-SbatchOption = Annotated[
-    list[str] | None,
-    option("--sbatch-option", "Another option of sbatch, for example qos=high. Repeatable.", SLURM),
-]
-
-
 def sbatch(
     ctx: typer.Context,
-    nodes: Nodes = None,
-    gpus_per_node: GpusPerNode = 0,
-    partition: Partition = None,
-    time: Time = None,
-    exclusive: Exclusive = True,
-    sbatch_option: SbatchOption = None,
+    nodes: Annotated[int | None, option("--nodes", "Number of nodes.", SLURM)] = None,
+    gpus_per_node: Annotated[int, option("--gpus-per-node", "GPUs of each node. Default: none.", SLURM)] = 0,
+    partition: Annotated[str | None, option("--partition", "Partition. Default: that of the cluster.", SLURM)] = None,
+    time: Annotated[str | None, option("--time", "Time limit, as sbatch takes it: 30, 2:00:00, 1-0.", SLURM)] = None,
+    exclusive: Annotated[
+        bool,
+        option("--exclusive/--no-exclusive", "Whole nodes; else add --sbatch-option cpus-per-task=8.", SLURM),
+    ] = True,
+    sbatch_option: Annotated[
+        list[str] | None,
+        option("--sbatch-option", "Another option of sbatch, for example qos=high. Repeatable.", SLURM),
+    ] = None,
 ) -> None:
-    """Pass what Slurm is asked for to the other command. HELP is the text for users."""
+    """Print a Slurm batch script that runs another command.
+
+    The command's options are checked now, for such nodes. Nothing is started.
+
+    \b
+    Examples:
+      tfdist sbatch --nodes 2 launch --strategy multiworker > job.sh && sbatch job.sh
+      tfdist sbatch --nodes 2 --gpus-per-node 4 launch --preset reference | sbatch
+      tfdist sbatch --nodes 4 --partition gpu --time 1-0 launch -- python train.py
+      tfdist sbatch --nodes 2 launch --requeue 10 --checkpoint-every 10m \\
+        --checkpoint-dir ckpt --resume auto | sbatch
+      tfdist sbatch --nodes 2 --gpus-per-node 8 bench --suite hosts | sbatch
+
+    The command runs on the first node, and reaches the others with srun.
+
+    A launch that saves checkpoints gets SIGUSR2 three minutes before its time limit, and ends with exit code 42.
+
+    With --requeue it then continues in a new job of the same number.
+    """
     if nodes is not None and nodes < 1:
         raise TfdistError(f"--nodes {nodes}: must be at least 1")
     if gpus_per_node < 0:

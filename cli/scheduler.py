@@ -2,31 +2,16 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from tfdist.jobs.launch_plan import PlannedLaunch
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines
-from tfdist.models.checkpoints import Checkpointing
 from tfdist.strategies.options import option_text
 
-_HOST_OPTIONS = ("hosts", "hostfile", "exclude", "transport", "ssh", "remote_prefix")
+HOST_NAMES = ("hosts", "hostfile", "exclude", "transport", "ssh", "remote_prefix")
+"""Options that name hosts, or how to reach them."""
 _WITHOUT_EFFECT = ("dry_run", "detach", "json", "inherit")
-
-
-class Plan(Protocol):
-    """What a command would run on some machines."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Messages to print."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Other messages."""
-
-    @property
-    def checkpointing(self) -> Checkpointing | None:
-        """Where it is saved; None: it is not."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +23,8 @@ class BenchPlan:
     checkpointing: None = None
 
 
-PlanOn = Callable[[Machines], Plan]
+PlanOn = Callable[[Machines], PlannedLaunch | BenchPlan]
 """Raises a TfdistError if these machines cannot run the command."""
-
-
-def check_hosts(ctx: Any, reason: str) -> None:
-    """Refuse options that name hosts or how to reach them. Variables may: they are for other commands.
-
-    Raises:
-        TfdistError: one was given.
-    """
-    _refuse(ctx, _HOST_OPTIONS, reason)
 
 
 def check_parameters(ctx: Any, scheduler: str, others: Collection[str] = ()) -> None:
@@ -57,11 +33,16 @@ def check_parameters(ctx: Any, scheduler: str, others: Collection[str] = ()) -> 
     Raises:
         TfdistError: one was given.
     """
-    _refuse(ctx, _WITHOUT_EFFECT, f"{scheduler} prints how to run the command, and starts nothing")
-    _refuse(ctx, others, f"has no effect with {scheduler}")
+    refuse(ctx, _WITHOUT_EFFECT, f"{scheduler} prints how to run the command, and starts nothing")
+    refuse(ctx, others, f"has no effect with {scheduler}")
 
 
-def _refuse(ctx: Any, names: Collection[str], reason: str) -> None:
+def refuse(ctx: Any, names: Collection[str], reason: str) -> None:
+    """Refuse these options. Variables may set them: they are for other commands.
+
+    Raises:
+        TfdistError: one was given.
+    """
     for name in names:
         source = ctx.get_parameter_source(name)
         if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP"):

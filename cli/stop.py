@@ -57,12 +57,9 @@ def _stop(run: Run, kill: bool) -> Run:
         time.sleep(2 * REPEAT_S)  # without a socket, the requests are signals
         request_stop(run.run_dir)
     with Steps(sys.stderr, patience_s=0.5) as steps:
-        step = ""
         while (now := read_run(run.run_dir)).state is RunState.RUNNING:
-            tasks, before = running_tasks(run.run_dir), step
-            step = f"stopping {shortened(tasks)}" if tasks else "waiting for the launcher"
-            if step != before:
-                steps.show(step)
+            tasks = running_tasks(run.run_dir)
+            steps.show(f"stopping {shortened(tasks)}" if tasks else "waiting for the launcher")
             time.sleep(POLL_S)
         wait_for_launcher(run.run_dir)
     return now

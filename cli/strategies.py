@@ -3,10 +3,13 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
 
 from tfdist.cli.options import option
 from tfdist.jobs.options import KEYS, Bytes, Option, Seconds
@@ -17,28 +20,19 @@ from tfdist.launch.text import did_you_mean
 from tfdist.strategies.catalog import CATALOG, Refusal, Strategy, keras_refusal
 from tfdist.strategies.options import Api, Keras, StrategyName, option_name
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
 DEV = Path("/dev")
-KerasCells = Mapping[str, Refusal | None]
-"""Why a strategy does not work with a Keras and an API, as `3 fit`; None if it does."""
-
-
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="STRATEGY",
-        help="Only this strategy, with its options and the keys of --set.",
-        show_default=False,
-        autocompletion=lambda incomplete: [str(name) for name in CATALOG if name.startswith(incomplete)],
-    ),
-]
 
 
 def strategies(
-    strategy: Name = None,
+    strategy: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="STRATEGY",
+            help="Only this strategy, with its options and the keys of --set.",
+            show_default=False,
+            autocompletion=lambda incomplete: [str(name) for name in CATALOG if name.startswith(incomplete)],
+        ),
+    ] = None,
     json: Annotated[bool, option("--json", "Print the table as JSON.")] = False,
 ) -> None:
     """List the strategies, their options and their Keras support.
@@ -65,6 +59,7 @@ def strategies(
 
 
 def _row(strategy: Strategy, machine: Machine) -> dict[str, Any]:
+    others = "exits; workers and ps are then stopped"
     return {
         "strategy": str(strategy.name),
         "tensorflow": strategy.tf_name,
@@ -74,9 +69,7 @@ def _row(strategy: Strategy, machine: Machine) -> dict[str, Any]:
         "needs": strategy.needs,
         "here": availability(strategy),
         "nccl_here": bool(machine.gpus),
-        "ends_when": f"the {strategy.leader} exits; workers and ps are then stopped"
-        if strategy.leader
-        else "all tasks exit 0",
+        "ends_when": f"the {strategy.leader} {others}" if strategy.leader else "all tasks exit 0",
         "keras": keras_json(strategy.name),
     }
 
@@ -89,19 +82,17 @@ def availability(strategy: Strategy, dev: Path = DEV) -> str:
     return f"no (none of {', '.join(map(str, files))}, TPU_NAME)"
 
 
-def _keras_cells(name: StrategyName) -> KerasCells:
-    return {f"{keras} {api}": keras_refusal(name, keras, api) for keras in Keras for api in Api}
-
-
 def keras_json(name: StrategyName) -> dict[str, str]:
     """`yes`, or `no: ` and the reason, for each Keras and API."""
     return {cell: "yes" if refusal is None else f"no: {refusal.reason}" for cell, refusal in _keras_cells(name).items()}
 
 
-def _show(machine: Machine) -> None:
-    from rich.console import Console
-    from rich.padding import Padding
+def _keras_cells(name: StrategyName) -> Mapping[str, Refusal | None]:
+    """Why the strategy does not work with a Keras and an API, as `3 fit`; None if it does."""
+    return {f"{keras} {api}": keras_refusal(name, keras, api) for keras in Keras for api in Api}
 
+
+def _show(machine: Machine) -> None:
     console = Console(highlight=False)
     for strategy in CATALOG.values():
         console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
@@ -131,9 +122,6 @@ def _key_row(key: Option) -> dict[str, Any]:
 
 
 def _show_one(strategy: Strategy) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     console = Console(highlight=False)
     console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
     console.print(f"{strategy.summary}; needs {strategy.needs}", markup=False)
@@ -147,10 +135,8 @@ def _show_one(strategy: Strategy) -> None:
     console.print(table)
 
 
-def show_keras(console: "Console") -> None:
+def show_keras(console: Console) -> None:
     """Print which Keras works with which strategy, then why the others do not."""
-    from rich.table import Table
-
     cells = {name: _keras_cells(name) for name in CATALOG}
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)

@@ -46,9 +46,8 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
         raise TfdistError(f"--strategy {spec.strategy}: has no cluster and so no TF_CONFIG; {use_a_cluster()}")
     job = plan_job(shape_of(spec, port), Program((), {}, "/"), local_machines(machine))
     # A fixed port may be in use by a task that was started earlier, so it is not checked.
-    job = (
-        with_free_ports(job) if port is None else job.with_ports({plan.task.name: plan.port or 0 for plan in job.plans})
-    )
+    ports = {plan.task.name: plan.port or 0 for plan in job.plans}
+    job = with_free_ports(job) if port is None else job.with_ports(ports)
     if task is not None:
         typer.echo(job.cluster.tf_config(_find_task(job, task)))
         return

@@ -1,60 +1,134 @@
-"""`tfdist tune`."""
+"""`tfdist tune`: its options, the search that they describe, and what it has found."""
 
+import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from tfdist.bench.options import BenchOptions
-from tfdist.bench.session import prepare
-from tfdist.bench.tune import search_arms
-from tfdist.cli.bench import NOT_FOR_BENCHES, Command, Quiet, Seed, Turn, plan_of, refuse_suite
+from tfdist.bench.progress import progress_on
+from tfdist.bench.runner import RunnerHooks
+from tfdist.bench.session import Session, prepare
+from tfdist.bench.tune import STAGE_ROUNDS, Tuning, launch_words, search_arms, search_s, stages
+from tfdist.bench.tune import tune as search
+from tfdist.cli.bench import NOT_FOR_BENCHES, Command, Quiet, Seed, Turn, plan_of, refuse_suite, report_on
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, timeout_options
-from tfdist.cli.run_tune import run_tune
 from tfdist.cli.scheduler import BenchPlan
+from tfdist.cli.show.bench import refusals
 from tfdist.cli.show.output import never_block
+from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT
+from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
+from tfdist.launch.text import counted, duration
 from tfdist.strategies.options import StrategyName
 
 
-def _strategies(incomplete: str) -> list[str]:
-    return [str(name) for name in StrategyName if str(name).startswith(incomplete)]
+def run_tune(
+    options: BenchOptions, selection: HostSelection, policy: Policy, *, dry_run: bool, json: bool, quiet: bool
+) -> int:
+    """Check the search, run it and print the best options; returns the exit code.
+
+    Raises:
+        TfdistError: an option or the suite is wrong, or the default arm failed.
+    """
+    stream = sys.stderr if json else sys.stdout
+    with connected(selection, policy, quiet=quiet) as fleet:
+        session = prepare(options, selection.raw_machines(fleet))
+        default, *candidates = search_arms(session)
+    if not quiet or dry_run:
+        _announce(session, default, candidates, stream)
+    if dry_run:
+        if json:
+            arms = {"default": default, "candidates": candidates, "stages": list(stages(len(candidates)))}
+            summary = {"estimate_s": search_s(session), "folder": str(session.root)}
+            typer.echo(dumps({"format": 1, **arms, "refused": session.arms.refused, **summary}))
+        return 0
+    with progress_on(stream, quiet) as progress:
+        tuning = search(session, RunnerHooks(progress, policy=policy))
+    if tuning.interrupted is not None:
+        report_on(session, stream, quiet)
+    command = _command(tuning, session, selection.options) if tuning.gain else ""
+    if json:
+        strategy = session.bench.suite.arms[0].choices["strategy"]
+        found = {"strategy": strategy, **asdict(tuning), "gain": tuning.gain, "command": command}
+        typer.echo(dumps({"format": 1, **found, "folder": str(session.root)}))
+    else:
+        typer.echo("\n".join(_texts(tuning, session, command)))
+    return 0 if tuning.interrupted is None else 128 + tuning.interrupted
 
 
-Strategy = Annotated[str, option("--strategy", "The strategy whose options are searched.", WHAT, complete=_strategies)]
-Suite = Annotated[
-    str,
-    option(
-        "--suite",
-        "A suite whose arms of this strategy are the candidates; the first is the default of the others.",
-        WHAT,
-    ),
-]
-Rounds = Annotated[
-    int | None,
-    option("--rounds", "Turns of the best and of the default in the last stage. Default: the suite's.", TIMING),
-]
-Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
-DryRun = Annotated[bool, option("--dry-run", "Show the candidates and about how long it takes; start nothing.")]
+def _announce(session: Session, default: str, candidates: Sequence[str], stream: TextIO) -> None:
+    suite = session.bench.suite
+    lines = [f"suite {suite.name}: {counted(len(candidates), 'candidate')} and the default, {default}"]
+    lines += [f"candidates: {', '.join(candidates)}"]
+    *earlier, last = (f"{counted(number, 'candidate')}" for number in stages(len(candidates)))
+    lines += [f"{number}: {counted(STAGE_ROUNDS, 'round')} of {suite.turn_s:g} s" for number in earlier]
+    lines += [f"{last}: {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"]
+    lines += [f"about {duration(search_s(session))}; results in {session.root}"]
+    lines += [*session.notes, *(f"refused: {text}" for text in refusals(session.arms.refused))]
+    lines += [f"warning: {warning}" for warning in session.arms.warnings]
+    typer.echo("\n".join(lines), file=stream)
+
+
+def _texts(tuning: Tuning, session: Session, command: str) -> list[str]:
+    folder = f"all turns are in {session.root}: see 'tfdist report {shlex.quote(str(session.root))}'"
+    if tuning.interrupted is not None:
+        return ["interrupted before the options were compared: these figures name no best ones", folder]
+    if not tuning.gain:
+        return [f"no measurable gain over the defaults ({tuning.default}){_ratio(tuning)}", folder]
+    return [f"{tuning.best} is faster than {tuning.default}{_ratio(tuning)}:", f"  {command}", folder]
+
+
+def _ratio(tuning: Tuning) -> str:
+    """`: 1.12 times (95 % interval 1.05 to 1.20)`; empty without a figure."""
+    comparison = tuning.comparison
+    if comparison is None:
+        return ""
+    interval = comparison.interval
+    limits = "" if interval is None else f" ({interval.level:.0%} interval {interval.low:.2f} to {interval.high:.2f})"
+    return f"; {tuning.best}: {comparison.ratio:.2f} times{limits}"
+
+
+def _command(tuning: Tuning, session: Session, hosts: Sequence[str]) -> str:
+    suite = session.bench.suite
+    best = next(arm for arm in suite.arms if arm.name == tuning.best)
+    return redact_command(launch_words(best, suite.preset, session.arms.specs[best.name], hosts))
 
 
 @host_options(NOT_FOR_BENCHES)
 @timeout_options()
 def tune(
     ctx: typer.Context,
-    strategy: Strategy,
+    strategy: Annotated[StrategyName, option("--strategy", "The strategy whose options are searched.", WHAT)],
     command: Command = None,
-    suite: Suite = "knobs",
-    rounds: Rounds = None,
+    suite: Annotated[
+        str,
+        option(
+            "--suite",
+            "A suite whose arms of this strategy are the candidates; the first is the default of the others.",
+            WHAT,
+        ),
+    ] = "knobs",
+    rounds: Annotated[
+        int | None,
+        option("--rounds", "Turns of the best and of the default in the last stage. Default: the suite's.", TIMING),
+    ] = None,
     turn: Turn = None,
     seed: Seed = None,
-    out: Out = None,
-    dry_run: DryRun = False,
+    out: Annotated[
+        Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")
+    ] = None,
+    dry_run: Annotated[
+        bool, option("--dry-run", "Show the candidates and about how long it takes; start nothing.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
     *,

@@ -81,10 +81,9 @@ def find_source(text: str, runs_dir: Path, option: str) -> CheckpointSource:
     Raises:
         TfdistError: there is none.
     """
-    if "://" in text:
-        return CheckpointSource(option, absolute(text, option.partition(" ")[0]))
     path = Path(text).expanduser()
-    if path.is_dir() and text != LAST and RunDir(path).created is None and not RunDir(path).spec.exists():
+    is_run = text == LAST or RunDir(path).created is not None or RunDir(path).spec.exists()
+    if "://" in text or (path.is_dir() and not is_run):
         return CheckpointSource(option, absolute(text, option.partition(" ")[0]))
     if path.is_file():
         raise TfdistError(f"{option}: a file; give a run, or the folder that holds the checkpoints")

@@ -23,15 +23,7 @@ from tfdist.strategies.catalog import (
     steps_per_call_refusal,
 )
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import (
-    Api,
-    Communication,
-    CrossDevice,
-    GpuThreads,
-    StrategyName,
-    option_text,
-    parse_partitioner,
-)
+from tfdist.strategies.options import Api, GpuThreads, StrategyName, option_text, parse_partitioner
 
 
 def check_straggler(spec: TrainingSpec) -> None:
@@ -79,49 +71,44 @@ def _check_graph(key: str, spec: TrainingSpec) -> None:
         raise TfdistError(f"{key}: TensorFlow cannot read the clock in a TPU's step; omit it")
 
 
-_ONE_GPU_ONCE = "NCCL accepts each physical GPU once, so not the parts of one that come from"
+_INSTEAD_OF_NCCL = {"communication": "ring or auto", "cross_device": "hierarchical-copy, reduction-to-one or auto"}
 
 
 def check_gpus(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
     """Refuse options for GPUs on a machine without any, and those that contradict each other.
 
+    TensorFlow takes a limited memory at the start: of a device with a limit, it refuses to let the memory grow.
+
     Raises:
         TfdistError: the first problem.
     """
-    if choice.gpu_threads is not GpuThreads.GLOBAL and not machine.gpus:
-        raise MissingHardwareError(f"--set gpu_threads={choice.gpu_threads} needs GPUs, and none was found: omit it")
-    _check_memory(choice, chosen, machine)
+    nccl = [
+        (option_text(field, "nccl"), f"use {others}")
+        for field, others in _INSTEAD_OF_NCCL.items()
+        if getattr(choice, field) == "nccl"
+    ]
+    limit, growth = choice.memory_limit_mb, choice.memory_growth
+    memory = [] if limit is None else [option_text("memory_limit_mb", limit)]
+    memory += [option_text("memory_growth", growth)] if "memory_growth" in chosen else []
+    threads = [] if choice.gpu_threads is GpuThreads.GLOBAL else [option_text("gpu_threads", choice.gpu_threads)]
+    for option, fix in (*((option, "omit it") for option in (*threads, *memory)), *nccl):
+        if not machine.gpus:
+            raise MissingHardwareError(f"{option} needs GPUs, and none was found: {fix}")
+    if len(memory) > 1:
+        raise TfdistError(f"{' and '.join(memory)}: a limited memory is taken at the start; omit one of them")
     if choice.logical_gpus is None:
         return
-    if machine.hosts > 1:
-        raise TfdistError(
-            f"--set logical_gpus={choice.logical_gpus} cuts the GPU of one host, not of {machine.hosts}: omit it"
-        )
     parts = f"--set logical_gpus={choice.logical_gpus}"
-    if choice.communication is Communication.NCCL:
-        raise TfdistError(f"--communication nccl: {_ONE_GPU_ONCE} {parts}; use ring or auto")
-    if choice.cross_device is CrossDevice.NCCL:
+    if memory:
         raise TfdistError(
-            f"--cross-device nccl: {_ONE_GPU_ONCE} {parts}; use hierarchical-copy, reduction-to-one or auto"
+            f"{memory[0]}: {parts} gives each part of the GPU a fixed share of its memory; omit one of them"
         )
-
-
-def _check_memory(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
-    """TensorFlow takes a limited memory at the start: of a device with a limit, it refuses to let the memory grow."""
-    options = []
-    if choice.memory_limit_mb is not None:
-        options.append(option_text("memory_limit_mb", choice.memory_limit_mb))
-    if "memory_growth" in chosen:
-        options.append(option_text("memory_growth", choice.memory_growth))
-    if options and not machine.gpus:
-        raise MissingHardwareError(f"{options[0]} needs GPUs, and none was found: omit it")
-    if options and choice.logical_gpus is not None:
-        raise TfdistError(
-            f"{options[0]}: --set logical_gpus={choice.logical_gpus} gives each part of the GPU a fixed share of its "
-            "memory; omit one of them"
-        )
-    if len(options) > 1:
-        raise TfdistError(f"{' and '.join(options)}: a limited memory is taken at the start; omit one of them")
+    if machine.hosts > 1:
+        raise TfdistError(f"{parts} cuts the GPU of one host, not of {machine.hosts}: omit it")
+    if nccl:
+        option, fix = nccl[0]
+        why = "NCCL accepts each physical GPU once, so not the parts of one that come from"
+        raise TfdistError(f"{option}: {why} {parts}; {fix}")
 
 
 INITIAL_SHARE = 0.1
@@ -187,7 +174,7 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
     parse_partitioner(choice.variable_partitioner)
     _check_options(choice, chosen)
     check_gpus(choice, chosen, machine)
-    check_all_reduce(choice, machine)
+    check_all_reduce(choice)
     check_backup_workers(choice)
     _check_devices(choice, chosen, machine)
 
@@ -267,7 +254,6 @@ def training_warnings(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
 
 
 def _check_ranges(spec: TrainingSpec) -> None:
-    _check_minimums(spec)
     if spec.seed > _MAX_SEED:
         raise TfdistError(f"--set seed={spec.seed}: must be at most {_MAX_SEED}")
     if spec.alpha not in _ALPHAS:

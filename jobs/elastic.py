@@ -22,8 +22,8 @@ class ElasticHosts:
 
     current: PlannedLaunch
     """The plan of the last attempt."""
-    changes: Callable[[], Sequence[Host]]
-    """The hosts that the job may use."""
+    wanted: Callable[[], Sequence[Host]]
+    """The hosts that the job may use now, called in a thread. Raises a TfdistError if the hostfile is wrong."""
     per_host: int | None
     """--workers-per-host."""
     least: int
@@ -42,14 +42,6 @@ class ElasticHosts:
     def planned(self) -> tuple[Job, StrategyChoice]:
         """The last plan and its spec."""
         return self.current.job, self.current.spec
-
-    def wanted(self) -> Sequence[Host]:
-        """The hosts that the job may use now. Called in a thread.
-
-        Raises:
-            TfdistError: the hostfile has changed and is wrong.
-        """
-        return self.changes()
 
     def plan(self, job: Job, hellos: Hellos, saved: SavedState) -> NextPlan:
         """The job of the next attempt, as `HostChoice.plan`.

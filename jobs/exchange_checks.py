@@ -1,12 +1,11 @@
-"""Checks of the all-reduce: its hardware, and the options that TensorFlow passes to it.
+"""Checks of the options that TensorFlow passes to the all-reduce.
 
 Source of what acts where: cross_device_ops.py of TensorFlow 2.21. CollectiveAllReduce (multiworker, and mirrored with
 auto) splits gradients by `bytes_per_pack`, NcclAllReduce and HierarchicalCopyAllReduce into `num_packs`, and
 ReductionToOneDevice not at all.
 """
 
-from tfdist.launch.errors import MissingHardwareError, TfdistError
-from tfdist.launch.machine import Machine
+from tfdist.launch.errors import TfdistError
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, all_reduce_refusal, gradient_dtype_refusal, refuse
 from tfdist.strategies.choice import StrategyChoice
@@ -51,24 +50,15 @@ def check_graph(spec: TrainingSpec) -> None:
 _IN_PACKS = (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY)
 
 
-def check_all_reduce(choice: StrategyChoice, machine: Machine) -> None:
-    """Refuse an all-reduce without its hardware, and options that it would ignore."""
-    if not machine.gpus and choice.communication is Communication.NCCL:
-        raise MissingHardwareError("--communication nccl needs GPUs, and none was found: use ring or auto")
-    if not machine.gpus and choice.cross_device is CrossDevice.NCCL:
-        raise MissingHardwareError(
-            "--cross-device nccl needs GPUs, and none was found: use hierarchical-copy, reduction-to-one or auto"
-        )
+def check_all_reduce(choice: StrategyChoice) -> None:
+    """Refuse options that the all-reduce would ignore."""
     ignored = f"has no effect with --cross-device {choice.cross_device}: omit it, or use"
     if choice.packs is not None and choice.cross_device not in _IN_PACKS:
-        raise TfdistError(f"--set packs={choice.packs} {ignored} nccl or hierarchical-copy{_alternative(choice)}")
+        others = ", or --bytes-per-pack" if choice.cross_device is CrossDevice.AUTO else ""
+        raise TfdistError(f"--set packs={choice.packs} {ignored} nccl or hierarchical-copy{others}")
     if choice.bytes_per_pack is not None and choice.cross_device is not CrossDevice.AUTO:
         packs = ", or --set packs" if choice.cross_device in _IN_PACKS else ""
         raise TfdistError(f"--bytes-per-pack {choice.bytes_per_pack} {ignored} auto{packs}")
-
-
-def _alternative(choice: StrategyChoice) -> str:
-    return ", or --bytes-per-pack" if choice.cross_device is CrossDevice.AUTO else ""
 
 
 def check_program(choice: StrategyChoice) -> None:

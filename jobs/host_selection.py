@@ -134,18 +134,13 @@ def select_hosts(values: Mapping[str, Any]) -> HostSelection:
         TfdistError: a value is wrong, or an option would have no effect.
     """
     values = {name: value for name, value in values.items() if value not in (None, [])}
-    options = TransportOptions(
-        transport=values.get("transport", "ssh"),
-        ssh=values.get("ssh", "ssh"),
-        remote_prefix=values.get("remote_prefix", ""),
-        python=values.get("python", ""),
-        chdir=values.get("chdir", ""),
-        unset=leaking_variables(os.environ),
-    )
+    names = ("transport", "ssh", "remote_prefix", "python", "chdir")
+    given = {name: values[name] for name in names if name in values}
+    options = TransportOptions(**given, unset=leaking_variables(os.environ))
     per_host = values.get("workers_per_host")
     if per_host is not None and per_host < 1:
         raise TfdistError(f"--workers-per-host {per_host}: must be at least 1")
-    _check_commands(values.get("ssh", "ssh"), values.get("remote_prefix"))
+    _check_commands(options.ssh, values.get("remote_prefix"))
     hosts = _named_hosts(values, options)
     stray = [name for name in values if name not in ("hosts", "hostfile")]
     if not hosts and stray:

@@ -13,7 +13,7 @@ from tfdist.jobs.checkpoint_source import CheckpointSource
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.plan import only_task, plan_command, plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
-from tfdist.jobs.recovery import PlannedJob, Recovery, plan_checkpointing, recovery_notes, with_variables
+from tfdist.jobs.recovery import Recovery, plan_checkpointing, recovery_notes, with_variables
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
@@ -148,8 +148,8 @@ def plan_request(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
     inherit = options.inherit
     planned = _plan(options, machines) if inherit is None else _plan_inherited(options, inherit, machines)
     own, recovery, source = bool(options.command), options.recovery, options.source
-    job = PlannedJob(planned.job, planned.spec, own, "" if inherit is None else inherit.flag)
-    saved = plan_checkpointing(job, recovery, source)
+    flag = "" if inherit is None else inherit.flag
+    saved = plan_checkpointing(planned.job, planned.spec, recovery, source, own=own, inherited=flag)
     notes = (*planned.notes, *recovery_notes(saved, recovery, source, own=own))
     return replace(planned, checkpointing=saved, notes=notes)
 
@@ -171,7 +171,7 @@ def with_checkpoints(planned: PlannedLaunch, folder: str, *, check: bool = True)
 
 
 def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
-    choices, machine = options.choices, combined(machines)
+    choices, machine, env = options.choices, combined(machines), {**device_order(os.environ), **options.env}
     servers = sum(machine.slots or 1 for host, machine in machines.items() if host.role == "ps")
     if servers:
         choices = {"ps": servers, **choices}
@@ -183,23 +183,21 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
         base = options.base if isinstance(options.base, TrainingSpec) else None
         resolved = resolve({**choices, "preset": None}, machine, choices.get("preset"), base)
         spec, changed = _with_all_examples(resolved.spec, options)
-        env = {**device_order(os.environ), **options.env}
         plan = partial(plan_training, base_port=options.port, env=env, evaluator=options.recovery.evaluator)
         notes = (*resolved.notes, *changed)
         return PlannedLaunch(plan(spec, machines), spec, (), notes, resolved.warnings, plan_again=plan)
     refuse_training_options(choices)
-    env = {**device_order(os.environ), **options.env}
     if LEGACY_KERAS in os.environ and "keras" not in choices:
         env.setdefault(LEGACY_KERAS, os.environ[LEGACY_KERAS])  # other hosts do not have it
     program = program_of(options.command, env, machines)
     chosen = resolve_strategy(choices, machine, options.base)
-    job = plan_command(chosen.spec, program, machines, options.port)
 
-    def plan_again(choice: StrategyChoice, machines: Machines) -> Job:
+    def plan_own(choice: StrategyChoice, machines: Machines) -> Job:
         return plan_command(choice, program, machines, options.port)
 
     notes = (*chosen.notes, *_program_notes(program, choices))
-    return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings, plan_again=plan_again)
+    job = plan_own(chosen.spec, machines)
+    return PlannedLaunch(job, chosen.spec, options.command, notes, chosen.warnings, plan_again=plan_own)
 
 
 def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[TrainingSpec, tuple[str, ...]]:

@@ -2,18 +2,18 @@
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tfdist.jobs.host_selection import MANY
-from tfdist.jobs.launch_plan import refuse_training_options
+from tfdist.jobs.launch_plan import LaunchOptions, refuse_training_options
 from tfdist.jobs.plan import shape_of
 from tfdist.jobs.presets import PRESETS, CompleteSpec, resolve, resolve_strategy
 from tfdist.jobs.recovery import AUTO, Recovery, refuse_for_command
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import RoleShape
+from tfdist.launch.kubernetes.manifest import INDEX
 from tfdist.launch.kubernetes.options import VOLUME, KubernetesOptions, Workload
-from tfdist.launch.kubernetes.pod import INDEX
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_value
@@ -75,91 +75,76 @@ _WITHOUT_EFFECT = {
 }
 
 
-@dataclass(frozen=True)
-class ManifestRequest:
-    """The options of `tfdist manifest` that `tfdist launch` has too."""
-
-    choices: Mapping[str, Any]
-    """Values by TrainingSpec's field names, and `preset`; only those that were given."""
-    words: tuple[str, ...]
-    """Options that each pod gets as they were given."""
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    recovery: Recovery
-    policy: Policy
-    timeout_s: float | None
-
-
-def plan_workload(request: ManifestRequest, options: KubernetesOptions) -> tuple[Workload, tuple[str, ...]]:
+def plan_workload(
+    job: LaunchOptions, given: Sequence[str], policy: Policy, options: KubernetesOptions
+) -> tuple[Workload, tuple[str, ...]]:
     """What the pods run; and notes for the user. Data sets that only the image holds are not checked.
+
+    Args:
+        job: the options of `tfdist launch`.
+        given: command-line words that each pod gets as they were given.
+        policy: has the timeouts.
+        options: the other options of `tfdist manifest`.
 
     Raises:
         TfdistError: an option is wrong, or cannot work in pods.
     """
-    _refuse(request)
+    _refuse(job)
     default = "reference" if options.gpus else "cpu"
-    preset = None if request.command else str(request.choices.get("preset") or default)
-    resolved = _resolve(request, options, preset)
+    preset = None if job.command else str(job.choices.get("preset") or default)
+    resolved = _resolve(job, options, preset)
     strategy = resolved.spec.strategy
     cluster = CATALOG[strategy].has_cluster
-    words = ["--inherit", "tf-config"] if cluster else []
-    words += ["--strategy", str(strategy)]
+    words = ["launch", *(["--inherit", "tf-config"] if cluster else []), "--strategy", str(strategy)]
     words += [] if preset is None else ["--preset", preset]
     for name in () if cluster else ("workers", "devices"):
         words += option_words(name, getattr(resolved.spec, name)) if name in CATALOG[strategy].options else []
     words += ["--devices", str(options.gpus)] if cluster and options.gpus else []
-    words += request.words
-    words += [] if "--start-timeout" in request.words else ["--start-timeout", str(START_TIMEOUT_S)]
-    words += storage_words(request.recovery, options, own=bool(request.command))
-    workload = Workload(
-        _roles_of(resolved.spec) if cluster else ONE_POD,
-        ("launch", *words),
-        request.command,
-        request.env,
-        int(request.recovery.policy.get("max_restarts", 0)),
-        request.timeout_s,
-        request.policy.save_grace_s(signal.SIGTERM),
-    )
+    words += given
+    words += [] if "--start-timeout" in given else ["--start-timeout", str(START_TIMEOUT_S)]
+    words += storage_words(job.recovery, options, own=bool(job.command))
+    roles, save_s = _roles_of(resolved.spec) if cluster else ONE_POD, policy.save_grace_s(signal.SIGTERM)
+    workload = Workload(roles, tuple(words), job.command, job.env, policy.max_restarts, policy.timeout_s, save_s)
     notes = [*resolved.notes, *(f"warning: {warning}" for warning in resolved.warnings)]
-    if preset is not None and "preset" not in request.choices:
+    if preset is not None and "preset" not in job.choices:
         notes.append(f"preset {preset}: {'--gpus' if options.gpus else 'no --gpus'}")
     return workload, tuple(notes)
 
 
-def _refuse(request: ManifestRequest) -> None:
+def _refuse(job: LaunchOptions) -> None:
     """Refuse secrets, which the manifest would show, and what has no effect in pods."""
-    for name, value in request.env.items():
+    for name, value in job.env.items():
         if redact_value(name, value) != value:
             raise TfdistError(
                 f"--env {name}: looks like a secret, which a manifest must not hold; put it into a Secret, and name "
                 "that with --secret"
             )
-    if INDEX in request.env:
+    if INDEX in job.env:
         raise TfdistError(f"--env {INDEX}: the manifest sets it; omit it")
-    if LEGACY_KERAS in request.env and not request.command:
+    if LEGACY_KERAS in job.env and not job.command:
         raise TfdistError(f"--env {LEGACY_KERAS}: the built-in training sets it; use --keras 2 or 3")
+    if job.command:
+        refuse_training_options(job.choices)
     for name in ("cores_per_device", "logical_gpus"):
-        if name in request.choices:
-            raise TfdistError(f"{option_text(name, request.choices[name])}: a pod has its node's devices; omit it")
+        if name in job.choices:
+            raise TfdistError(f"{option_text(name, job.choices[name])}: a pod has its node's devices; omit it")
     for name, reason in _WITHOUT_EFFECT.items():
-        if name in request.recovery.words:
-            raise TfdistError(f"{request.recovery.words[name]}: {reason}")
+        if name in job.recovery.words:
+            raise TfdistError(f"{job.recovery.words[name]}: {reason}")
 
 
-def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str | None) -> CompleteSpec[Any]:
+def _resolve(job: LaunchOptions, options: KubernetesOptions, preset: str | None) -> CompleteSpec[Any]:
     """The choices, complete, as on a machine with the devices of all workers together."""
-    choices = {name: value for name, value in request.choices.items() if name != "preset"}
-    if options.gpus and not _is_single(choices):
-        devices = choices.setdefault("devices", options.gpus)
-        if devices != options.gpus:
-            raise TfdistError(f"--devices {devices}: a worker uses all of its --gpus {options.gpus}; omit --devices")
-    if _is_single(choices):
-        gpus = ("GPU",) * options.gpus
-        return _resolve_on(Machine(tuple(range(MANY)), gpus), request, choices, preset)
+    choices = {name: value for name, value in job.choices.items() if name != "preset"}
+    if any(row.name == choices.get("strategy") and not row.has_cluster for row in CATALOG.values()):  # in one pod
+        return _resolve_on(Machine(tuple(range(MANY)), ("GPU",) * options.gpus), choices, preset)
+    if options.gpus and choices.setdefault("devices", options.gpus) != options.gpus:
+        fix = f"a worker uses all of its --gpus {options.gpus}; omit --devices"
+        raise TfdistError(f"--devices {choices['devices']}: {fix}")
     workers = choices.get("workers", WORKERS)
     cores, gpus = range(workers * choices.get("devices", 1)), ("GPU",) * workers * options.gpus
     machine = Machine(tuple(cores), gpus, slots=workers, hosts=max(workers, WORKERS))
-    resolved = _resolve_on(machine, request, choices, preset)
+    resolved = _resolve_on(machine, choices, preset)
     others = [name for name, role in shape_of(resolved.spec).roles.items() if not role.computes]
     if others and options.gpus > 1:
         raise TfdistError(
@@ -168,15 +153,10 @@ def _resolve(request: ManifestRequest, options: KubernetesOptions, preset: str |
         )
     if others and options.gpus:
         try:
-            _resolve_on(replace(machine, gpus=()), request, choices, preset)
+            _resolve_on(replace(machine, gpus=()), choices, preset)
         except TfdistError as error:
             raise TfdistError(f"the {others[0]} has no GPU and would refuse: {error}") from None
     return resolved
-
-
-def _is_single(choices: Mapping[str, Any]) -> bool:
-    """Whether all tasks of the strategy are in one pod: they have no cluster."""
-    return any(row.name == choices.get("strategy") and not row.has_cluster for row in CATALOG.values())
 
 
 def plan_bench(words: Sequence[str], options: KubernetesOptions) -> tuple[Workload, tuple[str, ...]]:
@@ -203,11 +183,8 @@ def _roles_of(choice: StrategyChoice) -> Mapping[str, RoleShape]:
     return roles
 
 
-def _resolve_on(
-    machine: Machine, request: ManifestRequest, choices: Mapping[str, Any], preset: str | None
-) -> CompleteSpec[Any]:
+def _resolve_on(machine: Machine, choices: Mapping[str, Any], preset: str | None) -> CompleteSpec[Any]:
     if preset is None:
-        refuse_training_options(request.choices)
         return resolve_strategy(choices, machine)
     dataset = str(choices.get("dataset", PRESETS.get(preset, {}).get("dataset", SYNTHETIC)))
     if dataset.partition(":")[0] in WITH_NAME:  # only the image holds it: the rest is checked with synthetic data

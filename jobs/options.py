@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.inherit.table import SourceName
 from tfdist.launch.policy import RestartOn
 from tfdist.launch.quantities import parse_seconds, parse_size
 from tfdist.launch.text import did_you_mean
@@ -22,7 +21,7 @@ from tfdist.strategies.options import SETTINGS, fix_of_choice, option_name
 
 WHAT, SIZE, HOW, TRAIN, TIMING = "What to run", "Size", "Communication", "Training", "Timing"
 HOSTS, OUTPUT = "Hosts", "Output"
-RECOVERY, TIMEOUTS, KUBERNETES = "Checkpoints and restarts", "Timeouts", "Kubernetes"
+RECOVERY, TIMEOUTS = "Checkpoints and restarts", "Timeouts"
 
 
 class Seconds(float):
@@ -33,12 +32,23 @@ class Bytes(int):
     """A size: 4096, 64K, 64M or 1G, where K is 1024."""
 
 
-_FIELDS = {"timeout_collective": "timeout_collective_s", "memory_limit": "memory_limit_mb"}
-"""Fields of TrainingSpec that have a unit in their name, by option."""
-_OTHER_KINDS = {
-    "preset": str, "global_batch_size": int, "timeout_collective": Seconds, "memory_limit": Bytes,
-    "bytes_per_pack": Bytes, "log_limit": Bytes,
+EXPECTED: Mapping[Any, str] = {
+    int: "must be an integer",
+    float: "must be a number",
+    bool: "must be true or false",
+    str: "must be a string",
+}
+"""How to fix a value of another type."""
+_FIELDS = {
+    "timeout_collective": "timeout_collective_s", "memory_limit": "memory_limit_mb", "start_timeout": "start_timeout_s",
+    "grace_period": "grace_s", "launcher_timeout": "launcher_timeout_s",
 }  # fmt: skip
+"""Fields of TrainingSpec and of Policy that have a unit in their name, by option."""
+
+
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """The values of a closed choice; nothing of another type."""
+    return tuple(map(str, kind)) if isinstance(kind, type) and issubclass(kind, Enum) else ()
 
 
 @dataclass(frozen=True)
@@ -58,17 +68,17 @@ class Option:
     @property
     def kind(self) -> Any:
         """The type of its value."""
-        return self.type or _OTHER_KINDS.get(self.name) or _TYPES[self.field]
+        return self.type or _TYPES[self.field]
 
     @property
     def field(self) -> str:
-        """The field of TrainingSpec that it sets."""
+        """The field of TrainingSpec, or of Policy, that it sets."""
         return _FIELDS.get(self.name, self.name)
 
     @property
     def choices(self) -> tuple[str, ...]:
         """Its values if they are closed, else nothing."""
-        return tuple(map(str, self.kind)) if isinstance(self.kind, type) and issubclass(self.kind, Enum) else ()
+        return choices_of(self.kind)
 
     @property
     def text(self) -> str:
@@ -91,7 +101,7 @@ class Option:
 _TYPES = field_types(TrainingSpec)
 TRAINING = (
     Option("strategy", WHAT, "{choices}. Default: auto, by --ps, --workers, the hosts and devices."),
-    Option("preset", WHAT, "Defaults of all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu."),
+    Option("preset", WHAT, "Defaults of all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu.", str),
     Option("workers", SIZE, "Worker processes in all. Default: one per GPU or slot; 2 on a CPU."),
     Option("ps", SIZE, "Number of parameter servers. Default: 1; in-graph: 0."),
     Option("devices", SIZE, "GPUs or virtual CPU devices of a task. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
@@ -101,13 +111,13 @@ TRAINING = (
     Option("communication", HOW, "All-reduce between workers (multiworker): {choices}. Default: auto: nccl if all workers have GPUs."),
     Option("cross_device", HOW, "All-reduce in a process (mirrored): {choices}."),
     Option("packs", HOW, "Number of all-reduces that the gradients are split into (mirrored with nccl or hierarchical-copy)."),
-    Option("bytes_per_pack", HOW, "Gradients, as 4M, after which the next all-reduce starts (multiworker, mirrored with auto). Default: one all-reduce."),
+    Option("bytes_per_pack", HOW, "Gradients, as 4M, after which the next all-reduce starts (multiworker, mirrored with auto). Default: one all-reduce.", Bytes),
     Option("gradient_dtype", HOW, "Type of exchanged gradients (multiworker, mirrored): {choices}. Default: float32."),
-    Option("timeout_collective", HOW, "Time after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout."),
+    Option("timeout_collective", HOW, "Time after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout.", Seconds),
     Option("variable_partitioner", HOW, "Split variables across parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
     Option("gpu_threads", HOW, "Threads that start GPU kernels (TF_GPU_THREAD_MODE): {choices}. Default: global."),
     Option("memory_growth", SIZE, "Take GPU memory as it is needed; false: nearly all of it at the start. Default: true."),
-    Option("memory_limit", SIZE, "Memory that each task takes of each of its GPUs at the start, and no more, as 8G. Default: no limit."),
+    Option("memory_limit", SIZE, "Memory that each task takes of each of its GPUs at the start, and no more, as 8G. Default: no limit.", Bytes),
     Option("soft_placement", SIZE, "Let TensorFlow run an operation on another device if the requested one has no kernel for it. Default: true."),
     Option("log_device_placement", OUTPUT, "Log where TensorFlow places each operation, and count operations by device in placement.csv in the run folder."),
     Option("placement", HOW, "Parameter server of each variable: the next in turn (round-robin), or the one with the fewest bytes (greedy)."),
@@ -119,7 +129,7 @@ TRAINING = (
     Option("classes", TRAIN, "Number of classes of synthetic data."),
     Option("bn_momentum", TRAIN, "BatchNorm momentum. Keras' 0.999 lags for thousands of steps; 0.9 suits short trainings."),
     Option("batch_size", TRAIN, "Examples per replica and step."),
-    Option("global_batch_size", TRAIN, "Examples per step over all replicas, instead of --batch-size."),
+    Option("global_batch_size", TRAIN, "Examples per step over all replicas, instead of --batch-size.", int),
     Option("steps", TRAIN, "Training steps, with warm-up; of all workers if asynchronous."),
     Option("epochs", TRAIN, "Passes over the data set, instead of --steps."),
     Option("learning_rate", TRAIN, "Learning rate. Default: 0.001."),
@@ -138,7 +148,7 @@ TRAINING = (
     Option("steps_per_call", TRAIN, "Steps in one call of the training function (parameter-server: in one closure). Default: 1."),
     Option("steps_per_window", TIMING, "Number of steps per timed window."),
     Option("warmup_steps", TIMING, "Minimum number of steps before timing starts. Default: 10."),
-    Option("log_limit", OUTPUT, "Size of each log of a task, and of the events. Default: 10G."),
+    Option("log_limit", OUTPUT, "Size of each log of a task, and of the events. Default: 10G.", Bytes),
 )  # fmt: skip
 HOST_OPTIONS = (
     Option("hosts", HOSTS, "[user@]host[:slots],... or node[01-04]. Repeatable.", list[str]),
@@ -168,26 +178,8 @@ TIMEOUT_OPTIONS = (
     Option("grace_period", TIMEOUTS, "Time between SIGTERM and SIGKILL. Default: 5s.", Seconds, least=0.0),
     Option("launcher_timeout", TIMEOUTS, "Time that tasks on other hosts outlive a silent launcher (Ctrl-Z, a cut link). Default: 60s.", Seconds, least=5.0),
 )  # fmt: skip
-KUBERNETES_OPTIONS = (
-    Option("image", KUBERNETES, "Container image with tfdist on its PATH and, for a COMMAND, your program. Required.", str),
-    Option("name", KUBERNETES, "Name of the objects, and of the job's folder on the volume. Default: training.", str),
-    Option("namespace", KUBERNETES, "Namespace of the objects. Default: that of kubectl.", str),
-    Option("kind", KUBERNETES, "jobset, or job: an Indexed Job (multiworker only, no restarts). Default: jobset.", str),
-    Option("queue", KUBERNETES, "LocalQueue of Kueue.", str),
-    Option("pvc", KUBERNETES, "Claim of a volume that all pods can write (ReadWriteMany), for checkpoints and the folders of runs.", str),
-    Option("secret", KUBERNETES, "Secret whose keys become environment variables of every pod.", str),
-    Option("network_policy", KUBERNETES, "Let only the job's own pods connect to its pods (NetworkPolicy). Default: yes.", bool),
-    Option("gpus", KUBERNETES, "Number of GPUs of each worker; other pods have none. Default: 0.", int),
-    Option("cpus", KUBERNETES, "Number of CPUs of each pod. Default: no limit.", int),
-    Option("memory", KUBERNETES, "Memory of each pod, for example 8Gi. Default: no limit.", str),
-)  # fmt: skip
 
 OPTIONS = (*TRAINING, *HOST_OPTIONS, *RECOVERY_OPTIONS, *TIMEOUT_OPTIONS)
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    **{option.name: option.choices for option in OPTIONS if option.choices},
-    "inherit": tuple(SourceName),
-}
-"""The closed choices: option name -> values."""
 KEYS: Mapping[str, Option] = {row.name: row for row in OPTIONS if row.name in SETTINGS}
 """The options that `--set` gives, by key."""
 
@@ -209,12 +201,7 @@ def read_setting(word: str) -> tuple[str, Any]:
         return key, option.parser(text)
     if option.choices and text not in option.choices:
         raise TfdistError(f"--set {key}={text}: {fix_of_choice(key, text, option.choices)}")
-    if option.kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise TfdistError(f"--set {key}={text}: must be true or false")
-        return key, text.lower() == "true"
     try:
-        return key, option.kind(text)
-    except ValueError:
-        expected = "an integer" if option.kind is int else "a number"
-        raise TfdistError(f"--set {key}={text}: must be {expected}") from None
+        return key, {"true": True, "false": False}[text.lower()] if option.kind is bool else option.kind(text)
+    except (KeyError, ValueError):
+        raise TfdistError(f"--set {key}={text}: {EXPECTED[option.kind]}") from None

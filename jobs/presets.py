@@ -7,13 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
-from tfdist.jobs.checks import (
-    check,
-    check_length,
-    check_strategy,
-    strategy_warnings,
-    training_warnings,
-)
+from tfdist.jobs.checks import check, check_length, check_strategy, strategy_warnings, training_warnings
 from tfdist.jobs.exchange_checks import check_program
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
@@ -71,9 +65,7 @@ def resolve(
     """
     chosen = _typed(choices)
     machine = machine.cut(chosen.get("logical_gpus", base and base.logical_gpus))
-    if base is not None:
-        chosen.setdefault("strategy", base.strategy)
-    chosen["strategy"], strategy_notes = _choose_strategy(chosen, machine)
+    chosen["strategy"], strategy_notes = _choose_strategy(chosen, machine, base)
     batch = chosen.pop("global_batch_size", None)
     _check_exclusive(batch, chosen)
     preset_notes: tuple[str, ...] = ()
@@ -96,9 +88,7 @@ def resolve(
             nearest = max(1, round(batch / replicas)) * replicas
             raise TfdistError(f"--global-batch-size {batch}: not divisible by {replicas} replicas; use {nearest}")
         spec = replace(spec, batch_size=share)
-    spec = _with_data(spec, chosen, base)
-    communication, communication_notes = _choose_communication(spec, machine)
-    spec = replace(spec, communication=communication)
+    spec, communication_notes = _with_communication(_with_data(spec, chosen, base), machine)
     notes = preset_notes + strategy_notes + communication_notes
     return CompleteSpec(spec, notes, training_warnings(spec, machine))
 
@@ -115,17 +105,14 @@ def resolve_strategy(
     """
     chosen = _typed(choices)
     machine = machine.cut(chosen.get("logical_gpus"))
-    if base is not None:
-        chosen.setdefault("strategy", base.strategy)
-    chosen["strategy"], notes = _choose_strategy(chosen, machine)
+    chosen["strategy"], notes = _choose_strategy(chosen, machine, base)
     defaults = {"cores_per_device": None, **_default_counts(chosen, machine)}
     if base is not None and base.strategy == chosen["strategy"]:
         defaults = _values_of(base, machine)
     choice = StrategyChoice(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
     check_strategy(choice, chosen, machine)
     check_program(choice)
-    communication, communication_notes = _choose_communication(choice, machine)
-    choice = replace(choice, communication=communication)
+    choice, communication_notes = _with_communication(choice, machine)
     return CompleteSpec(choice, notes + communication_notes, strategy_warnings(choice, machine))
 
 
@@ -148,8 +135,10 @@ def _typed(choices: Mapping[str, Any]) -> dict[str, Any]:
     return typed
 
 
-def _choose_strategy(chosen: Mapping[str, Any], machine: Machine) -> tuple[StrategyName, tuple[str, ...]]:
-    name = chosen.get("strategy", StrategyName.AUTO)
+def _choose_strategy(
+    chosen: Mapping[str, Any], machine: Machine, base: StrategyChoice | None
+) -> tuple[StrategyName, tuple[str, ...]]:
+    name = chosen.get("strategy", StrategyName.AUTO if base is None else base.strategy)
     if name is not StrategyName.AUTO:
         return name, ()
     devices = chosen.get("devices", len(machine.gpus))
@@ -184,16 +173,18 @@ def _default_counts(chosen: Mapping[str, Any], machine: Machine) -> dict[str, An
     return counts
 
 
-def _choose_communication(choice: StrategyChoice, machine: Machine) -> tuple[Communication, tuple[str, ...]]:
-    """`auto` decided for workers with GPUs: TensorFlow's own auto is a ring over gRPC there too."""
+def _with_communication(choice: Choice, machine: Machine) -> tuple[Choice, tuple[str, ...]]:
+    """The choice with `auto` decided for workers with GPUs, where TensorFlow's own is a ring over gRPC too; a note."""
     undecided = choice.communication is Communication.AUTO and choice.strategy is StrategyName.MULTI_WORKER
     if not undecided or not choice.gpus:
-        return choice.communication, ()
+        return choice, ()
     if choice.logical_gpus is not None:
-        return Communication.RING, ("communication ring: NCCL accepts each physical GPU once, not its parts",)
-    if any(" MIG " in name for name in machine.gpus):
-        return Communication.RING, ("communication ring: NCCL does not connect MIG instances",)
-    return Communication.NCCL, ("communication nccl: all workers have GPUs",)
+        decided, reason = Communication.RING, "NCCL accepts each physical GPU once, not its parts"
+    elif any(" MIG " in name for name in machine.gpus):
+        decided, reason = Communication.RING, "NCCL does not connect MIG instances"
+    else:
+        decided, reason = Communication.NCCL, "all workers have GPUs"
+    return replace(choice, communication=decided), (f"communication {decided}: {reason}",)
 
 
 def _check_exclusive(global_batch: int | None, chosen: Mapping[str, Any]) -> None:

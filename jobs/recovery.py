@@ -22,11 +22,6 @@ AUTO = "auto"
 """The value of --resume that continues what --checkpoint-dir holds, if it holds a checkpoint."""
 MAX_S = 1e6
 """The longest of the timeouts: 11 days."""
-_POLICY_FIELDS = {
-    "start_timeout": "start_timeout_s",
-    "grace_period": "grace_s",
-    "launcher_timeout": "launcher_timeout_s",
-}
 _STEPS = re.compile(r"-?[0-9]+")
 
 
@@ -101,68 +96,61 @@ def read_timeouts(values: Mapping[str, float | None]) -> Policy:
     Raises:
         TfdistError: a value is out of range.
     """
-    fields: dict[str, Any] = {}
-    for option in TIMEOUT_OPTIONS:
-        field, value = _POLICY_FIELDS[option.name], values.get(option.name)
-        if value is not None and not (option.least or 0.0) <= value <= MAX_S:
-            raise TfdistError(
-                f"{option_text(option.name, value)}: must be {option.least:g} to {MAX_S:.0f} seconds; "
-                f"omit it for {getattr(Policy(), field):g}"
-            )
-        fields |= {} if value is None else {field: value}
-    return replace(Policy(), **fields)
+    given = {option: value for option in TIMEOUT_OPTIONS if (value := values.get(option.name)) is not None}
+    for option, value in given.items():
+        if not (option.least or 0.0) <= value <= MAX_S:
+            limits = f"must be {option.least:g} to {MAX_S:.0f} seconds; omit it for {getattr(Policy(), option.field):g}"
+            raise TfdistError(f"{option_text(option.name, value)}: {limits}")
+    fields: dict[str, Any] = {option.field: value for option, value in given.items()}
+    return Policy(**fields)
 
 
 def timeout_words(policy: Policy) -> list[str]:
     """The command-line words of the timeouts that differ from the defaults."""
-    values = {name: getattr(policy, field) for name, field in _POLICY_FIELDS.items()}
-    given = {name: value for name, value in values.items() if value != getattr(Policy(), _POLICY_FIELDS[name])}
-    return [word for name, value in given.items() for word in option_words(name, value)]
+    fields = [(option, getattr(policy, option.field)) for option in TIMEOUT_OPTIONS]
+    given = [(option.name, value) for option, value in fields if value != getattr(Policy(), option.field)]
+    return [word for name, value in given for word in option_words(name, value)]
 
 
 _FOR_TRAINING = ("checkpoint_every", "keep", "evaluator")
 
 
-@dataclass(frozen=True)
-class PlannedJob:
-    """A job before it is known whether it is saved."""
-
-    job: Job
-    spec: StrategyChoice
-    own: bool
-    """Its program is the user's."""
-    inherited: str
-    """The option by which it is one task of a cluster whose other tasks another launcher starts; empty: it is not."""
-
-
 def plan_checkpointing(
-    planned: PlannedJob, recovery: Recovery, source: CheckpointSource | None
+    job: Job, spec: StrategyChoice, recovery: Recovery, source: CheckpointSource | None, *, own: bool, inherited: str
 ) -> Checkpointing | None:
     """Where and how often a job is saved. The folder is empty for one in the run's folder; None: it is not saved.
+
+    Args:
+        job: before it is known whether it is saved.
+        spec: of the job.
+        recovery: the options.
+        source: what it continues from.
+        own: its program is the user's.
+        inherited: the option by which it is one task of a cluster whose other tasks another launcher starts; empty: it
+            is not.
 
     Raises:
         TfdistError: an option cannot work with this job, or would have no effect.
     """
-    if planned.own:
+    if own:
         refuse_for_command(recovery)
-    for name in ("max_restarts", "evaluator") if planned.inherited else ():
+    for name in ("max_restarts", "evaluator") if inherited else ():
         if recovery.words.get(name) not in (None, "--max-restarts 0"):
-            what = f"{recovery.words[name]}: has no effect with {planned.inherited}"
-            raise TfdistError(f"{what}, which runs one task; omit it")
-    if planned.inherited and "checkpoint_every" in recovery.words and recovery.folder is None:
+            raise TfdistError(f"{recovery.words[name]}: has no effect with {inherited}, which runs one task; omit it")
+    if inherited and "checkpoint_every" in recovery.words and recovery.folder is None:
         raise TfdistError(
-            f"{recovery.words['checkpoint_every']}: with {planned.inherited}, each task has a run folder of its own; "
-            "give them a common folder with --checkpoint-dir"
+            f"{recovery.words['checkpoint_every']}: with {inherited}, each task has a run folder of its own; give them "
+            "a common folder with --checkpoint-dir"
         )
-    _check_restarts(planned, recovery)
-    if isinstance(planned.spec, TrainingSpec) and source is not None:
-        _check_same(planned.spec, source, auto=recovery.resume == AUTO)
+    _check_restarts(job, spec, recovery)
+    if isinstance(spec, TrainingSpec) and source is not None:
+        _check_same(spec, source, auto=recovery.resume == AUTO)
     # a program of the user's has a folder in the run's folder only if its tasks are on one host
     wanted = _restarts(recovery) or "checkpoint_every" in recovery.words or recovery.evaluator
     named = source is not None or recovery.folder is not None
-    if named or (wanted and not (planned.own and len(planned.job.hosts) > 1)):
-        if not planned.own:
-            check_can_be_saved(planned.spec)
+    if named or (wanted and not (own and len(job.hosts) > 1)):
+        if not own:
+            check_can_be_saved(spec)
         return _checkpointing(recovery, source)
     if "keep" in recovery.words:
         raise TfdistError(
@@ -219,9 +207,9 @@ def _checkpointing(recovery: Recovery, source: CheckpointSource | None) -> Check
     return Checkpointing(folder, steps, seconds, keep, resume=source is not None, may_be_empty=may_be_empty)
 
 
-def _check_restarts(planned: PlannedJob, recovery: Recovery) -> None:
-    words, strategy = recovery.words, planned.spec.strategy
-    if _restarts(recovery) and all(role.restarts is None for role in planned.job.roles.values()):
+def _check_restarts(job: Job, spec: StrategyChoice, recovery: Recovery) -> None:
+    words, strategy = recovery.words, spec.strategy
+    if _restarts(recovery) and all(role.restarts is None for role in job.roles.values()):
         raise TfdistError(
             f"{words['max_restarts']}: has no effect under --strategy {strategy}, which restarts no task; omit it"
         )
@@ -233,16 +221,14 @@ def _check_restarts(planned: PlannedJob, recovery: Recovery) -> None:
         raise TfdistError(
             f"{words['min_workers']} has no effect under --strategy {strategy}: omit it, or use {' or '.join(elastic)}"
         )
-    if least > planned.spec.workers:
-        raise TfdistError(
-            f"{words['min_workers']}: more than the {planned.spec.workers} workers; use at most that many"
-        )
-    if least <= planned.spec.backup_workers:
+    if least > spec.workers:
+        raise TfdistError(f"{words['min_workers']}: more than the {spec.workers} workers; use at most that many")
+    if least <= spec.backup_workers:
         raise TfdistError(
             f"{words['min_workers']}: a step needs the gradients of at least one worker besides the "
-            f"--set backup_workers={planned.spec.backup_workers}; use {planned.spec.backup_workers + 1} or more"
+            f"--set backup_workers={spec.backup_workers}; use {spec.backup_workers + 1} or more"
         )
-    if all(host.local for host in planned.job.hosts):
+    if all(host.local for host in job.hosts):
         raise TfdistError(f"{words['min_workers']}: has no effect without other hosts, which can be lost; omit it")
 
 

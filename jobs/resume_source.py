@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfdist.jobs.checkpoint_source import CheckpointSource, find_source, listing_of, no_checkpoint, read_saved_spec
+from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.recovery import AUTO, Recovery
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -22,16 +23,18 @@ ANSWER_S = 60.0
 """Seconds for slurmctld to answer."""
 
 
-def check_requeue(most: int | None, recovery: Recovery, *, own: bool) -> None:
+def check_requeue(most: int | None, recovery: Recovery, inherit: Inherit | None, *, own: bool) -> None:
     """Do nothing for None.
 
     Args:
         most: value of --requeue.
         recovery: the options about checkpoints.
+        inherit: other launchers start the other tasks of the job.
         own: the program is the user's.
 
     Raises:
-        TfdistError: the value is out of range, or the requeued job would not find its checkpoint.
+        TfdistError: the value is out of range, the requeued job would not find its checkpoint, or other tasks still
+            save theirs.
     """
     if most is None:
         return
@@ -41,6 +44,11 @@ def check_requeue(most: int | None, recovery: Recovery, *, own: bool) -> None:
     needed += [] if own or recovery.resume == AUTO else [f"--resume {AUTO}"]
     if needed:
         raise TfdistError(f"--requeue {most}: the job would start from step 0 again; add {' '.join(needed)}")
+    if inherit is not None:
+        raise TfdistError(
+            f"--requeue {most}: with {inherit.flag} each task has its own launcher, and the first one to end would "
+            f"requeue the job while others still save; omit it, or use --transport srun instead of {inherit.flag}"
+        )
 
 
 def check_slurm(most: int | None, environ: Mapping[str, str]) -> None:
@@ -53,13 +61,6 @@ def check_slurm(most: int | None, environ: Mapping[str, str]) -> None:
         raise TfdistError(
             f"--requeue {most}: not inside a Slurm job; submit one with 'tfdist sbatch', or omit --requeue"
         )
-
-
-def refusal(outcome: Outcome, most: int, environ: Mapping[str, str]) -> str:
-    """Why a job that ended with exit code 42 is not requeued; empty if it is. Pure."""
-    if outcome.signal == signal.SIGTERM:  # scancel, the time limit, or a preemption after which Slurm itself requeues
-        return "SIGTERM has ended it"
-    return f"--requeue {most} is used up" if _count(environ) >= most else ""
 
 
 @contextmanager
@@ -88,28 +89,22 @@ def requeue(outcome: Outcome, code: int, most: int, environ: Mapping[str, str]) 
     """
     if code != ExitCode.PREEMPTED:
         return ""
-    reason = refusal(outcome, most, environ)
-    if reason:
-        return f"not requeued: {reason}"
+    count = int(environ.get(COUNT, "0"))
+    if outcome.signal == signal.SIGTERM:  # scancel, the time limit, or a preemption after which Slurm itself requeues
+        return "not requeued: SIGTERM has ended it"
+    if count >= most:
+        return f"not requeued: --requeue {most} is used up"
     try:
-        done = subprocess.run(
-            ["scontrol", "requeue", environ[JOB]],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=ANSWER_S,
-        )
+        words = ["scontrol", "requeue", environ[JOB]]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S)
         failure = last_line(done.stderr) if done.returncode else ""
     except OSError as error:
         failure = f"scontrol: {error.strerror}"
     except subprocess.TimeoutExpired:
         failure = f"scontrol: no answer within {ANSWER_S:g} s"
-    times = f"{_count(environ) + 1} of {most}"
-    return f"not requeued: {failure}; run 'scontrol requeue {environ[JOB]}'" if failure else f"requeued ({times})"
-
-
-def _count(environ: Mapping[str, str]) -> int:
-    return int(environ.get(COUNT, "0"))
+    if failure:
+        return f"not requeued: {failure}; run 'scontrol requeue {environ[JOB]}'"
+    return f"requeued ({count + 1} of {most})"
 
 
 def find_resumed(

@@ -27,8 +27,8 @@ from lab.calibrate_statistics import (
 )
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.design import Block
-from tfdist.bench.statistics import ArmVerdict, Comparison
-from tfdist.bench.unpaired import Rounds, TwoBenches
+from tfdist.bench.statistics import ArmVerdict, Comparison, Statistics
+from tfdist.bench.unpaired import TwoBenches
 
 BOUND = 0.05
 """Of --fail-slower."""
@@ -82,7 +82,7 @@ def simulate(pair: Pair, draw: np.random.Generator) -> tuple[Array, Array]:
     return logs[0], logs[1]
 
 
-def rounds_of(logs: Array, bench: Scenario) -> Rounds:
+def rounds_of(logs: Array, bench: Scenario) -> dict[str, dict[Block, float]]:
     """The turns of a bench with these log throughputs."""
     blocks = [Block(1, number, start) for number, start in enumerate(incarnations(bench))]
     return {str(arm): dict(zip(blocks, np.exp(row).tolist(), strict=True)) for arm, row in enumerate(logs)}
@@ -90,7 +90,7 @@ def rounds_of(logs: Array, bench: Scenario) -> Rounds:
 
 def compare(pair: Pair, base: Array, new: Array) -> tuple[Comparison, ...]:
     """As `tfdist compare`: all arms, the anchor first; on another machine without it."""
-    benches = TwoBenches(rounds_of(base, pair.bench), rounds_of(new, pair.bench))
+    benches = TwoBenches(*(Statistics(rounds_of(logs, pair.bench)) for logs in (base, new)))
     first = [] if pair.anchored and pair.jump_sd else [("0", None)]
     anchor = "0" if pair.anchored else None
     return benches.compare([*first, *((str(arm), anchor) for arm in range(1, pair.bench.arms))])

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from tfdist.bench.collectives.results import read_collectives
-from tfdist.bench.predict.curve import ASSUMED_GROWTH, DRAWS, WIDENING, Parts, quantiles, widened, with_rest
+from tfdist.bench.growth import ASSUMED_GROWTH, DRAWS, WIDENING, Parts, quantiles, widened, with_rest
 from tfdist.bench.predict.prediction import steps_per_s
 from tfdist.bench.predict.ring import Ring, RingLink, fit_ring, link_of, ring_lines
 from tfdist.bench.report.markdown import markdown

@@ -116,6 +116,8 @@ def turn_squares(arms: list[ArmRecords]) -> list[float]:
     ).dropna()
     found = []
     for _, each in logs.groupby([block.incarnation for block in logs.index]):
+        if len(each) < 2:  # disturbed turns were measured again, as blocks of their own
+            continue
         rest = each.sub(each.mean(axis=1), axis=0) - (each.mean() - each.to_numpy().mean())
         found.append(float((rest**2).to_numpy().sum() / ((len(each) - 1) * (len(arms) - 1))))
     return found

@@ -17,8 +17,7 @@ from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
 
-from tfdist.launch import events
-from tfdist.launch.json_lines import to_line
+from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.str_enum import StrEnum
 
 SIGNAL = signal.SIGRTMAX - 3
@@ -37,7 +36,7 @@ def dump_on_request() -> None:
     with suppress(OSError):  # closed: this process was started by a task
         if stat.S_ISFIFO(os.fstat(int(descriptor)).st_mode):
             faulthandler.register(SIGNAL, file=int(descriptor), all_threads=True, chain=False)
-            events.emit("stacks", signal=int(SIGNAL), pid=os.getpid())
+            emit("stacks", signal=int(SIGNAL), pid=os.getpid())
 
 
 MOST_MESSAGE = 4000
@@ -111,13 +110,9 @@ def wait_at_barrier(**values: Any) -> Turn | None:
     if descriptor is None:
         return None
     emit("barrier", **values)
-    line = b""
-    while not line.endswith(b"\n"):
-        received = os.read(int(descriptor), 1)
-        if not received:
-            return None
-        line += received
-    turn = json.loads(line)
+    with open(int(descriptor), "rb", buffering=0, closefd=False) as barrier:
+        line = barrier.readline()
+    turn = json.loads(line) if line.endswith(b"\n") else None
     return Turn(int(turn["windows"]), int(turn["steps"]), str(turn.get("trace", ""))) if turn else None
 
 
@@ -157,6 +152,7 @@ def report_failure(error: BaseException, kind: str | None = None) -> None:
 
 
 def _bounded(text: str) -> str:
+    text = text.encode(errors="replace").decode()  # the agent refuses half of a UTF-16 character
     first = MOST_MESSAGE // 4
     return text if len(text) <= MOST_MESSAGE else f"{text[:first]} ... {text[first - MOST_MESSAGE :]}"
 

@@ -309,15 +309,10 @@ def _device_environment(gpus: tuple[str, ...] | None, cores: tuple[int, ...]) ->
     env: dict[str, str] = {}
     if gpus is not None:
         env = {"CUDA_VISIBLE_DEVICES": ",".join(dict.fromkeys(gpus)) or NO_GPUS, DEVICE_ORDER: "PCI_BUS_ID"}
-    if not cores:
-        return env
-    threads = str(len(cores))
-    return {
-        **env,
-        "TF_NUM_INTRAOP_THREADS": threads,
-        "TF_NUM_INTEROP_THREADS": str(max(2, len(cores))),
-        "OMP_NUM_THREADS": threads,
-    }
+    if cores:
+        env["TF_NUM_INTRAOP_THREADS"] = env["OMP_NUM_THREADS"] = str(len(cores))
+        env["TF_NUM_INTEROP_THREADS"] = str(max(2, len(cores)))
+    return env
 
 
 def program_of(command: tuple[str, ...], env: Mapping[str, str], machines: Machines) -> Program:

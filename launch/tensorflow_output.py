@@ -98,9 +98,6 @@ NOISE = re.compile(
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(cc|h):\d+\]"
 )
 """Start of the lines that TensorFlow's C++ code logs on start-up. Only the log files keep them; errors are printed."""
-_FIRST = "WTIE/0123456789"
-"""First characters of these lines, except of placed operations: quicker to check."""
-_PLACED = "): /job:"
 LOG_LINE = re.compile(
     r"[IWEF]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+\.(cc|h):\d+\]|\d{4}-\d\d-\d\d .{15,} [IWEF] \S+\.(cc|h):"
 )
@@ -119,8 +116,7 @@ class NoiseFilter:
 
     def keep(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines that are not noise, of those that follow."""
-        suspects = (line for line in lines if line[:1] in _FIRST or _PLACED in line)
-        if not self.in_options and not any(map(NOISE.match, suspects)):
+        if not self.in_options and not any(map(NOISE.match, lines)):
             return lines
         return [line for line in lines if not self._is_noise(line)]
 

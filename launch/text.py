@@ -94,11 +94,7 @@ def check_name(source: str, text: str) -> None:
 
 def is_utf8(text: str) -> bool:
     """Whether it can be encoded: bytes of an argument or a variable that are not UTF-8 are lone surrogates in it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.isascii() or _SURROGATE.search(text) is None
 
 
 def shortened(names: Iterable[str], most: int = 4) -> str:

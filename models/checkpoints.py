@@ -7,12 +7,13 @@ or with other file sizes than it says, the checkpoint does not count.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import listed
+from tfdist.launch.typed_json import from_json, parse_json
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.choice import StrategyChoice
@@ -115,43 +116,28 @@ class Manifest:
         Raises:
             ValueError: the text is something else.
         """
-        data = json.loads(text)
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        data = parse_json(text)
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError(f"not a manifest of format {FORMAT}")
-        if {field.name for field in fields(cls)} != set(data):
-            raise ValueError("not the fields of a manifest")
-        return cls(**data)
+        return from_json(data, cls)
 
 
-class Files(Protocol):
-    """Reads a folder. Every method raises OSError."""
+class Files:
+    """Reads folders of this machine; a subclass reads others. Every method raises OSError."""
 
     def names(self, folder: str) -> Sequence[str]:
         """Names of all files and folders in it; none if it does not exist."""
-
-    def text(self, path: str) -> str:
-        """The content of a text file."""
-
-    def size(self, path: str) -> int:
-        """Bytes of a file."""
-
-
-class LocalFiles:
-    """Reads folders of this machine."""
-
-    def names(self, folder: str) -> Sequence[str]:
-        """`Files.names`."""
         try:
             return [path.name for path in Path(folder).iterdir()]
         except FileNotFoundError:
             return []
 
     def text(self, path: str) -> str:
-        """`Files.text`."""
+        """The content of a text file."""
         return Path(path).read_text(encoding="utf-8")
 
     def size(self, path: str) -> int:
-        """`Files.size`."""
+        """Bytes of a file."""
         return Path(path).stat().st_size
 
 
@@ -176,7 +162,7 @@ def list_checkpoints(folder: str, files: Files | None = None) -> CheckpointList:
     Raises:
         OSError: the folder cannot be read.
     """
-    files = files or LocalFiles()
+    files = files or Files()
     complete, problems = [], {}
     for name in sorted(files.names(folder), reverse=True):
         step = step_of(name)

@@ -168,10 +168,15 @@ class HostUsage:
         return self.steal_s / (self.seconds * self.cores)
 
 
-class _HeldOut(TypedDict):
+class HeldOut(TypedDict):
+    """What a model achieves on the held-out examples."""
+
     examples: PositiveFloat
+    """Trained so far by all workers together."""
     loss: Loss | None
+    """Mean cross-entropy."""
     accuracy: Share
+    """The share, 0..1, that it classifies correctly."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,7 @@ class _StepTimes:
 
 
 class CollectiveCase(TypedDict):
-    """One size that `tfdist collectives` measured."""
+    """What a task of `tfdist collectives` reports about one size in one turn."""
 
     bytes: Amount
     tensors: PositiveInt
@@ -192,13 +197,14 @@ class CollectiveCase(TypedDict):
     seconds: PositiveFloat
     """Seconds of all iterations on this task."""
     wrong: Amount
+    """Elements with a wrong value in the last results, of the ranks of this task."""
 
 
 class _Known(TypedDict, total=False):
     """What tfdist reads of TurnRecord.observed."""
 
     collectives: tuple[CollectiveCase, ...]
-    held_out: _HeldOut
+    held_out: HeldOut
     step_times: _StepTimes
     updates: tuple[tuple[Amount, ...], ...]
 

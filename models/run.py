@@ -110,7 +110,9 @@ def record_of(
         set(measuring) - {rank.task for rank in ranks if rank.windows or rank.resumed_at or not with_windows}
     )
     if missing:
-        problem = problem or f"{', '.join(missing)} exited with code 0 {_without_record(spec, with_windows)}"
+        without = f"but sent no record{' with a timed window' if with_windows else ''}"
+        without = without if isinstance(spec, TrainingSpec) else NO_STEP
+        problem = problem or f"{', '.join(missing)} exited with code 0 {without}"
     status, reason, exit_code = RecordStatus(outcome.status), outcome.reason, outcome.exit_code
     if status is RecordStatus.OK and problem:
         status, reason, exit_code = RecordStatus.FAILED, problem, ExitCode.FAILED
@@ -132,12 +134,6 @@ def record_of(
         git_commit=_git_commit(),
         hosts=max(1, len(hosts)),
     )
-
-
-def _without_record(spec: StrategyChoice, with_windows: bool) -> str:
-    if not isinstance(spec, TrainingSpec):
-        return NO_STEP
-    return f"but sent no record{' with a timed window' if with_windows else ''}"
 
 
 def hardware(description: Mapping[str, Any]) -> dict[str, Any]:

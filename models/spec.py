@@ -106,3 +106,8 @@ class TrainingSpec(StrategyChoice):
         backup workers do not count.
         """
         return self.batch_size * (self.replicas - self.backup_workers)
+
+    @property
+    def update_examples(self) -> int:
+        """Examples of one update in graph mode: of all workers that step together, or of one that steps alone."""
+        return self.global_batch_size if self.synchronous else self.batch_size

@@ -1,7 +1,7 @@
 """Raw windows -> images per second of the whole job. Pure, no TensorFlow."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -30,14 +30,15 @@ def throughput(record: Record) -> float:
     Raises:
         ValueError: no timed window or example, or the ranks of a synchronous job differ in their number of windows.
     """
-    examples, elapsed_s = _TOTALS[_timing(record)](record.ranks)
+    total = _parallel_total if _timing(record) is Exchange.NONE else _lockstep_total
+    examples, elapsed_s = total(measuring_ranks(record))
     if elapsed_s <= 0 or examples <= 0:
         raise ValueError("no timed window")
     return examples / elapsed_s
 
 
 def measuring_ranks(record: Record) -> Sequence[RankRecord]:
-    """Those whose windows count: the leader of an asynchronous job measures for all."""
+    """Those whose windows count: the leader of an asynchronous job is its first rank, and measures for all."""
     return record.ranks[:1] if _timing(record) is Exchange.ASYNC else record.ranks
 
 
@@ -58,7 +59,8 @@ def window_step_ms(record: Record) -> tuple[float, ...]:
     """
     kind = _timing(record)
     steps_of_all = record.spec["workers"] if kind is Exchange.ASYNC else 1
-    rows = [[window for window in row if window.steps] for row in _SERIES[kind](record.ranks)]
+    simultaneous = _single_windows if kind is Exchange.NONE else _same_windows
+    rows = [[window for window in row if window.steps] for row in simultaneous(measuring_ranks(record))]
     return tuple(1000 * steps_of_all * _seconds(row) / row[0].steps for row in rows if row)
 
 
@@ -118,16 +120,3 @@ def _parallel_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
     """All ranks start together and are counted until the first is through: then the others have the machine alone."""
     end_s = _first_end_s(ranks)
     return math.fsum(timed.examples_by(end_s) for rank in ranks for timed in _timed(rank)), end_s
-
-
-# The leader of an asynchronous job is its first rank, and measures for all.
-_SERIES: Mapping[Exchange, Callable[[Sequence[RankRecord]], _Rows]] = {
-    Exchange.SYNC: _same_windows,
-    Exchange.ASYNC: lambda ranks: _same_windows(ranks[:1]),
-    Exchange.NONE: _single_windows,
-}
-_TOTALS: Mapping[Exchange, Callable[[Sequence[RankRecord]], tuple[float, float]]] = {
-    Exchange.SYNC: _lockstep_total,
-    Exchange.ASYNC: lambda ranks: _lockstep_total(ranks[:1]),
-    Exchange.NONE: _parallel_total,
-}

@@ -59,13 +59,18 @@ def serves(choice: StrategyChoice, task: Task) -> bool:
     return any(role.serves and not role.client and role.name == task.role for role in CATALOG[choice.strategy].roles)
 
 
-def serve(choice: StrategyChoice, cluster: Cluster, task: Task) -> NoReturn:
-    """Start the server and serve until the launcher stops the process."""
+def start_server(choice: StrategyChoice, cluster: Cluster, task: Task) -> "tf.distribute.Server":
+    """Start the server of this task, with its devices."""
     import tensorflow as tf
 
     devices.configure(choice)
     addresses = {role: list(hosts) for role, hosts in cluster.addresses.items()}
-    server = tf.distribute.Server(addresses, job_name=task.role, task_index=task.index, protocol="grpc")
+    return tf.distribute.Server(addresses, job_name=task.role, task_index=task.index, protocol="grpc")
+
+
+def serve(choice: StrategyChoice, cluster: Cluster, task: Task) -> NoReturn:
+    """Start the server and serve until the launcher stops the process."""
+    server = start_server(choice, cluster, task)
     events.emit("ready")
     server.join()
     raise SystemExit(0)

@@ -1,6 +1,7 @@
 """The strategy of a job with all its options: decided by the launcher, built by each task. No TensorFlow."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
@@ -102,6 +103,18 @@ class StrategyChoice:
             return cls.from_json(parse_json(text))
         except (ValueError, AttributeError) as error:
             raise TfdistError(f"{cls.VARIABLE} is malformed ({error}): unset it") from None
+
+    @classmethod
+    def of_task(cls, start: str) -> "Self":
+        """`from_env` in a task that needs it. `start`: how to start such a task, for the message.
+
+        Raises:
+            TfdistError: the variable is not set, or has another value.
+        """
+        choice = cls.from_env(os.environ)
+        if choice is None:
+            raise TfdistError(f"{cls.VARIABLE} is not set: {start}")
+        return choice
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Self":

@@ -1,9 +1,10 @@
-"""The devices of this task: configured before the first TensorFlow operation, then named for a strategy.
+"""The devices of this task: configured before the first TensorFlow operation, named for a strategy, and waited for.
 
 The launcher sets cores, threads (TF_NUM_INTRAOP_THREADS, TF_NUM_INTEROP_THREADS) and CUDA_VISIBLE_DEVICES.
 """
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tfdist.launch.agent_program.description import describe
@@ -34,6 +35,23 @@ def of_replicas(strategy: "tf.distribute.Strategy") -> tuple[str, ...]:
         return tuple(strategy.extended.worker_devices)
     except RuntimeError:
         return ("GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0",)
+
+
+def wait_for_devices(strategy: "tf.distribute.Strategy") -> None:
+    """Return when this task's devices have finished all their work; a GPU runs kernels asynchronously.
+
+    tf.test.experimental.sync_devices would also wait for the devices of other workers, which fails in a cluster.
+    """
+    wait_for_names(of_replicas(strategy))
+
+
+def wait_for_names(names: Iterable[str]) -> None:
+    """Return when the devices with these names have finished all their work."""
+    import tensorflow as tf
+
+    for device in names:
+        with tf.device(device):
+            tf.raw_ops.SyncDevice()
 
 
 def configure(choice: StrategyChoice) -> None:

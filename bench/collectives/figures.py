@@ -16,7 +16,6 @@ from tfdist.bench.design import Block
 from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison, Interval, Statistics
 from tfdist.launch.quantities import size_text
 from tfdist.launch.text import listed
-from tfdist.models.collectives.spec import algbw, bus_factor
 from tfdist.strategies.options import GradientDtype
 
 _LEAST_SLOWDOWN = math.log(1.05)
@@ -82,7 +81,7 @@ def noise_sentences(sweep: Sweep) -> Iterator[str]:
             lines = {name: [line for line in arms[name] if _case(line) in common] for name in (arm, other)}
             (found,) = Statistics({name: _seconds(lines[name]) for name in lines}).compare([(arm, other)])
             pairs = zip(_figures(lines[arm]), _figures(lines[other]), strict=True)
-            sizes = [ours.seconds / theirs.seconds for ours, theirs in pairs]
+            sizes = [ours.line.seconds / theirs.line.seconds for ours, theirs in pairs]
             differ = "" if found.verdict is ArmVerdict.CANNOT_TELL else ": do not trust differences of this size"
             yield (
                 f"Noise (A/A): {arm} takes {_ratio(found)} the time of {other}, which does the same, and "
@@ -138,11 +137,9 @@ class SizeFigure:
     """One row of the table: an arm and a size."""
 
     line: Line
-    """Its first measurement, for all that is the same in every round."""
-    seconds: float
-    """Seconds of one operation: the geometric mean over starts of the median over the rounds of each."""
+    """Its first measurement, but with the seconds of all: the geometric mean over starts of the median over rounds."""
     interval: Interval | None
-    """Interval of `seconds`. None: fewer than FEWEST_ROUNDS."""
+    """Interval of the seconds. None: fewer than FEWEST_ROUNDS."""
     rounds: int
     starts: int
     wrong: int
@@ -154,27 +151,17 @@ class SizeFigure:
         return self.line.bytes // GradientDtype(self.line.dtype).item_bytes
 
     @property
-    def algbw(self) -> float:
-        """GB/s."""
-        return algbw(self.line.bytes, self.seconds)
-
-    @property
     def busbw(self) -> float:
         """GB/s."""
-        return self.algbw * self._factor
+        return self.line.busbw
 
     @property
     def busbw_interval(self) -> Interval | None:
         """GB/s."""
         if self.interval is None:
             return None
-        size = self.line.bytes
-        low, high = (algbw(size, seconds) * self._factor for seconds in (self.interval.high, self.interval.low))
+        low, high = (replace(self.line, seconds=limit).busbw for limit in (self.interval.high, self.interval.low))
         return Interval(low, high, self.interval.level)
-
-    @property
-    def _factor(self) -> float:
-        return bus_factor(self.line.op, self.line.ranks)
 
 
 def figures_of(sweep: Sweep) -> tuple[SizeFigure, ...]:
@@ -188,4 +175,5 @@ def _figures(of_arm: Sequence[Line]) -> Iterator[SizeFigure]:
         figure = Statistics({"": _seconds(lines)}).figure("")
         assert figure is not None
         starts, wrong = len({line.incarnation for line in lines}), sum(line.wrong for line in lines)
-        yield SizeFigure(lines[0], figure.images_per_s, figure.interval, figure.rounds, starts, wrong)
+        line = replace(lines[0], seconds=figure.images_per_s)
+        yield SizeFigure(line, figure.interval, figure.rounds, starts, wrong)

@@ -16,8 +16,7 @@ from tfdist.jobs.presets import resolve
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.quantities import parse_sizes
-from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
-from tfdist.models.collectives.support import collective_refusal
+from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec, collective_refusal
 from tfdist.strategies.catalog import gradient_dtype_refusal, refuse
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName, option_text
@@ -81,12 +80,10 @@ def plan_collectives(options: CollectiveOptions, machines: Machines) -> Collecti
         TfdistError: an option is wrong, or no arm can run; the reason of the first one.
     """
     _check(options)
-    model: dict[str, Any] = {}
     if options.model_gradients:
         choices = {"strategy": StrategyName.ONE_DEVICE, **options.model}
         spec = resolve(choices, next(iter(machines.values())), "cpu").spec
-        model = {"model": spec.model, "alpha": spec.alpha, "classes": spec.classes}
-    options = replace(options, model=model)
+        options = replace(options, model={"model": spec.model, "alpha": spec.alpha, "classes": spec.classes})
     now = datetime.now(timezone.utc)
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-collectives"
     check_new(root, "choose a new folder")

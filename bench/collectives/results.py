@@ -9,14 +9,14 @@ from typing import Annotated
 from tfdist.bench.folder import parse_printable, read_lines
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import append_line, dumps, save_json
+from tfdist.launch.runs.rundir import FileIn
 from tfdist.launch.typed_json import Between, Count, PositiveFloat, PositiveInt, from_json
 from tfdist.models.collectives.spec import CollectiveOp, algbw, bus_factor
 from tfdist.models.record import MeasuredLink
 from tfdist.strategies.options import GradientDtype
 
 FORMAT = 2
-_READABLE = (1, FORMAT)
-"""Format 1 has one start of the processes of an arm."""
+"""Format 1, which is also read, has one start of the processes of an arm."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,11 @@ class Sweep:
 class SweepFolder:
     """Writes the two files."""
 
-    root: Path
-
-    @property
-    def header(self) -> Path:
-        """See `SweepHeader`."""
-        return self.root / "collectives.json"
-
-    @property
-    def lines(self) -> Path:
-        """A `Line` in each line."""
-        return self.root / "collectives.jsonl"
+    path: Path
+    header = FileIn("collectives.json")
+    """See `SweepHeader`."""
+    lines = FileIn("collectives.jsonl")
+    """A `Line` in each line."""
 
     def save_header(self, header: SweepHeader) -> None:
         """Replace collectives.json."""
@@ -149,7 +143,7 @@ def read_collectives(root: Path) -> Sweep:
         data = None
     if not isinstance(data, dict):
         raise TfdistError(f"{root} has no readable collectives.json: give the folder of a `tfdist collectives`")
-    if data.get("format") not in _READABLE:
+    if data.get("format") not in (1, FORMAT):
         raise TfdistError(f"{files.header} has format {data.get('format')!r}: this tfdist reads formats 1 and {FORMAT}")
     try:
         header = from_json(data, SweepHeader)

@@ -17,9 +17,10 @@ from tfdist.bench.report.across import (
     values_of,
     why_not,
 )
+from tfdist.bench.report.build import summarize_report
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.format import labels_of
-from tfdist.bench.report.summary import ArmRow, summarize
+from tfdist.bench.report.summary import ArmRow
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 
@@ -115,7 +116,7 @@ def compare_folders(base: Path, new: Path, anchor: str | None = None, same_work:
         raise TfdistError(f"{base} and {new} are the same folder: give two benches")
     labels = labels_of((base, new))
     folders = [read_folder(root, label) for root, label in zip((base, new), labels, strict=True)]
-    rows = before, after = summarize(folders[:1]), summarize(folders[1:])
+    rows = before, after = tuple(summarize_report([folder])[0] for folder in folders)
     _check_shared(rows, labels)
     chosen = _anchor(rows, labels, anchor, same_work)
     changed = changes(before, after, chosen, same_work)

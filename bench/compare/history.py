@@ -8,8 +8,9 @@ from typing import Any
 
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences
+from tfdist.bench.report.build import summarize_report
 from tfdist.bench.report.format import ends, labels_of
-from tfdist.bench.report.summary import ArmRow, summarize
+from tfdist.bench.report.summary import ArmRow
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 from tfdist.models.record import Record
@@ -89,7 +90,7 @@ def read_history(roots: Sequence[Path], patterns: Sequence[str] = ()) -> BenchHi
         TfdistError: a folder has no records, or no arm matches.
     """
     folders = [read_folder(root, label) for root, label in zip(roots, labels_of(roots), strict=True)]
-    measured = [(_labelled(folder), summarize([folder])) for folder in folders if folder.records]
+    measured = [(_labelled(folder), summarize_report([folder])[0]) for folder in folders if folder.records]
     benches = sorted(measured, key=lambda each: (each[0].started, each[0].name))
     names = dict.fromkeys(row.arm for _, rows in benches for row in rows)
     wanted = [name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tfdist.bench.growth import Array, error_of
 from tfdist.bench.report.baseline import differences
 from tfdist.bench.report.summary import ArmRow
 from tfdist.launch.errors import TfdistError
@@ -15,7 +15,6 @@ from tfdist.models.record import Record
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import StrategyName
 
-Array = NDArray[np.float64]
 _SAME_BATCH = 0.01
 """Relative difference of means below which they are of one batch: a user's program may have smaller last batches."""
 
@@ -82,7 +81,7 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
     for each in chosen:
         devices = each.devices or 1
         seconds = devices * batch_of(each) / (each.images_per_s or math.nan)
-        times.append(StepTime(each.arm, devices, seconds, error_of(each)))
+        times.append(StepTime(each.arm, devices, seconds, error_of(each.spread)))
     return Compute(tuple(times), spread, df)
 
 
@@ -95,13 +94,6 @@ def same_work(row: ArmRow, other: ArmRow) -> bool:
 def batch_of(row: ArmRow) -> float:
     """Examples of a device in a step."""
     return row.batch_per_replica or math.nan
-
-
-def error_of(row: ArmRow) -> float:
-    """Standard error of the logarithm of an arm's images/s, from its 95 % interval; 5 % without one."""
-    if row.spread is None:
-        return 0.05
-    return math.log(row.spread.high / row.spread.low) / 2 / 1.96
 
 
 def _spread(records: Sequence[Record]) -> tuple[float, float]:

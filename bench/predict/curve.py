@@ -5,77 +5,19 @@ open.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tfdist.bench.predict.compute import Array, Compute
+from tfdist.bench.growth import Array, Parts, quantiles
+from tfdist.bench.predict.compute import Compute
 from tfdist.bench.predict.ring import RingFit, RingLink
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ERROR, Interval
 
-DRAWS = 400
 RANGE = 8
 """A prediction for more than this many times the devices, or this many times more or less bandwidth, than were
 measured is an extrapolation."""
-ASSUMED_GROWTH = 0.05
-"""Growth of a step for each doubling of the devices beyond a single measured number: published scaling is about this
-much worse than a constant rest predicts (bench_results/prediction/published.md)."""
-WIDENING = 0.08
-"""Standard deviation of the logarithm of images/s for each doubling of the devices beyond the measured ones."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Seconds of a step on some number of devices; rows: draws, columns: devices."""
-
-    compute: Array
-    waiting: Array
-    exchange: Array
-    rest: Array
-    """The rest of the strategy. Asynchronous workers: 0, their waiting is for the parameter servers."""
-
-    @property
-    def total(self) -> Array:
-        """Seconds of a step of all devices."""
-        return self.compute + self.waiting + self.exchange + self.rest
-
-
-def with_rest(parts: Parts, devices: Array, measured: Sequence[int], rests: Array) -> Parts:
-    """The parts of a step with what the measured arms take beside them, on other numbers of devices.
-
-    The rest is a + b log2(n) with b >= 0, fitted by least squares. Of a single measured number of devices it is
-    constant up to that number; beyond it the step grows by ASSUMED_GROWTH for each doubling. Overlap hides no more than
-    there is to wait and to exchange. One device has no rest.
-
-    Args:
-        parts: draws x devices; their rest is not read.
-        measured: numbers of devices.
-        rests: seconds, draws x measured.
-    """
-    logs = np.log2(np.array(measured, dtype=float))
-    away = logs - logs.mean()
-    slopes = np.maximum(rests @ away, 0.0) / max(float(away @ away), 1e-12)
-    rest = rests.mean(axis=1)[:, None] + slopes[:, None] * (np.log2(devices) - logs.mean())
-    rest = np.maximum(rest, -parts.exchange - parts.waiting)
-    if len(set(measured)) == 1:
-        step = parts.compute + parts.waiting + parts.exchange + rest
-        rest = rest + ASSUMED_GROWTH * _doublings(devices, measured) * step
-    return replace(parts, rest=np.where(devices > 1, rest, 0.0))
-
-
-def widened(rates: Array, devices: Array, measured: Sequence[int], drawn: Array) -> Array:
-    """Images/s, draws x devices, with the error of the model itself; `drawn`: a standard normal number per draw."""
-
-    found: Array = rates * np.exp(WIDENING * _doublings(devices, measured) * drawn[:, None])
-    return found
-
-
-def _doublings(devices: Array, measured: Sequence[int]) -> Array:
-    """How many times the largest measured number of devices was doubled; 0 up to it."""
-
-    found: Array = np.log2(np.maximum(devices / max(measured), 1.0))
-    return found
 
 
 @dataclass(frozen=True)
@@ -209,10 +151,3 @@ def _pays_until(grid: Array, rates: Array, worth: float) -> int:
     gains = np.diff(rates) / np.diff(grid) / (rates[0] / grid[0])
     too_little = np.flatnonzero(gains < worth)
     return int(grid[too_little[0]] if len(too_little) else grid[-1])
-
-
-def quantiles(values: Array) -> Interval:
-    """The interval that holds 95 % of the draws."""
-
-    low, high = np.quantile(values, [ERROR / 2, 1 - ERROR / 2])
-    return Interval(float(low), float(high), 1 - ERROR)

@@ -18,20 +18,17 @@ from typing import Any
 import numpy as np
 
 from tfdist.bench.collectives.results import Sweep, read_collectives
-from tfdist.bench.predict.compute import Array, Compute, batch_of, compute_for, error_of, same_work
+from tfdist.bench.growth import DRAWS, Array, Parts, error_of, widened, with_rest
+from tfdist.bench.predict.compute import Compute, batch_of, compute_for, same_work
 from tfdist.bench.predict.curve import (
-    DRAWS,
     RANGE,
     Draws,
-    Parts,
     Question,
     ScalingCurve,
     curve_of,
     grid_of,
     is_far,
     link_of_bench,
-    widened,
-    with_rest,
 )
 from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.reading import read_folder
@@ -82,7 +79,7 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
 
     grid = grid_of(question.devices)
     rng = np.random.default_rng(seed)
-    drawn, noise = rng.standard_normal((DRAWS, len(compute.times))), error_of(row) * rng.standard_normal(DRAWS)
+    drawn, noise = rng.standard_normal((DRAWS, len(compute.times))), error_of(row.spread) * rng.standard_normal(DRAWS)
     of_model = rng.standard_normal(DRAWS)
     drawn[0], noise[0], of_model[0] = 0, 0, 0
     spec, batch, devices = row.measured[0].spec, batch_of(row), row.devices or 1
@@ -161,7 +158,7 @@ def predict_sync(
     rng = np.random.default_rng(seed)
     drawn = rng.standard_normal((DRAWS, len(compute.times)))
     spreads = compute.spread * np.sqrt(compute.df / rng.chisquare(compute.df, DRAWS))
-    errors = rng.standard_normal((DRAWS, len(rows))) * [error_of(each) for each in rows]
+    errors = rng.standard_normal((DRAWS, len(rows))) * [error_of(each.spread) for each in rows]
     of_model = rng.standard_normal(DRAWS)
     drawn[0], spreads[0], errors[0], of_model[0] = 0, compute.spread, 0, 0  # the first draw is the best estimate
     rings = [fit.ring, *fit.draws[: DRAWS - 1]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tfdist.bench.collectives.results import Line, Sweep
-from tfdist.bench.predict.compute import Array
+from tfdist.bench.growth import Array
 from tfdist.launch.errors import TfdistError
 from tfdist.models.collectives.spec import CollectiveOp
 from tfdist.strategies.options import Communication

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tfdist.bench.growth import ASSUMED_GROWTH, WIDENING
 from tfdist.bench.predict.compute import batch_of
-from tfdist.bench.predict.curve import ASSUMED_GROWTH, RANGE, WIDENING, PredictedPoint, ScalingCurve
+from tfdist.bench.predict.curve import RANGE, PredictedPoint, ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, values_of
 from tfdist.bench.predict.ring import RingFit
 from tfdist.bench.report.figures.colors import INK, MUTED, PALETTE, RED

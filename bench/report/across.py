@@ -7,7 +7,7 @@ from typing import Any
 
 from tfdist.bench.references import NO_EFFECT, OPTIONS
 from tfdist.bench.report.summary import ArmRow, why_not_ranked
-from tfdist.bench.statistics import FLOOR, Comparison
+from tfdist.bench.statistics import Comparison, Statistics
 from tfdist.bench.unpaired import TwoBenches
 from tfdist.models.record import Record
 from tfdist.models.spec import TrainingSpec
@@ -123,9 +123,8 @@ def changes(
     if moved and anchor in reasons:
         reasons[str(anchor)] = f"the anchor, on {OTHER_MACHINE}"
     pairs = [(row.arm, None if row.arm == anchor else anchor) for _, row in measured if not reasons[row.arm]]
-    floor = max((row.statistics.floor for row in (*base, *new)), default=FLOOR)
-    benches = TwoBenches({row.arm: row.rates for row in base}, {row.arm: row.rates for row in new}, floor)
-    compared = dict(zip((arm for arm, _ in pairs), benches.compare(pairs), strict=True))
+    found = TwoBenches(_alone(base), _alone(new)).compare(pairs) if pairs else ()
+    compared = dict(zip((arm for arm, _ in pairs), found, strict=True))
     return tuple(
         Change(
             before,
@@ -138,6 +137,13 @@ def changes(
         )
         for before, row in measured
     )
+
+
+def _alone(rows: Sequence[ArmRow]) -> Statistics:
+    """Those of one folder, by the names of its arms, with the rules of the report."""
+    rules = rows[0].statistics
+    least = {row.arm: rules.least.get(row.label, 0.0) for row in rows}
+    return Statistics({row.arm: row.rates for row in rows}, rules.floor, least, error=rules.error)
 
 
 def why_not(base: ArmRow, new: ArmRow, same_work: bool = False) -> str:

@@ -16,9 +16,9 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
 
-def label_of(folder: str, arm: str) -> str:
-    """The arm's name, after its folder in a report over several."""
-    return f"{folder}: {arm}" if folder else arm
+def label_of(folder: str, text: str) -> str:
+    """The name of an arm, or a sentence, after its folder in a report over several."""
+    return f"{folder}: {text}" if folder else text
 
 
 @dataclass(frozen=True)

@@ -58,16 +58,27 @@ def find_baselines(
     devices on as many hosts. The one with the fewest differences, then the first; of arms on one device the first.
     Turns of other folders did not alternate with the arm's: none of those.
     """
-    candidates: dict[tuple[Any, ...], _Candidates] = {}
+    candidates: dict[tuple[Any, ...], list[ArmRecords]] = {}
+    # of a sweep over 1,500 arms each finds the one of its own work without a search
+    first_of: dict[tuple[Any, ...], int] = {}
     arms = [arm for arm in arms if arm.measured and not arm.refutation]
-    for other in arms:
-        if _can_be(other, which):
-            candidates.setdefault(_size(other, which), _Candidates()).add(other)
     for arm in arms:
-        if found := candidates.get(_size(arm, which)):
-            alone = which == "one device" and _can_be(arm, which)
-            baseline = found.first if alone else found.nearest(arm.measured[0])
-            yield arm, baseline, differences(arm.measured[0], baseline.measured[0])
+        if _can_be(arm, which):
+            found = candidates.setdefault(_size(arm, which), [])
+            for key in _keys(arm, which):
+                first_of.setdefault(key, len(found))
+            found.append(arm)
+    for arm in arms:
+        if found := candidates.get(_size(arm, which), []):
+            record = arm.measured[0]
+            equal = [first_of[key] for key in _keys(arm, which) if key in first_of]
+            if which == "one device" and _can_be(arm, which):
+                baseline = found[0]
+            elif equal:
+                baseline = found[min(equal)]
+            else:
+                baseline = min(found, key=lambda other: len(differences(record, other.measured[0])))
+            yield arm, baseline, differences(record, baseline.measured[0])
 
 
 def _can_be(arm: ArmRecords, which: Baseline) -> bool:
@@ -83,40 +94,13 @@ def _size(arm: ArmRecords, which: Baseline) -> tuple[Any, ...]:
     return arm.folder, devices_of(arm.measured[0]), arm.measured[0].hosts
 
 
-class _Candidates:
-    """Baselines by the work that they do: of a sweep over 1,500 arms each finds its own without a search."""
-
-    def __init__(self) -> None:
-        self.distinct: dict[tuple[Any, ...], ArmRecords] = {}
-        self.first_of: dict[tuple[Any, ...], int] = {}
-
-    def add(self, arm: ArmRecords) -> None:
-        """Keep it if it is the first that does its work."""
-        keys = _keys(arm.measured[0])
-        if keys not in self.distinct:
-            for key in keys:
-                self.first_of.setdefault(key, len(self.distinct))
-            self.distinct[keys] = arm
-
-    @property
-    def first(self) -> ArmRecords:
-        """The first one of all."""
-        return next(iter(self.distinct.values()))
-
-    def nearest(self, record: Record) -> ArmRecords:
-        """The one with the fewest differences, then the first."""
-        ordered = list(self.distinct.values())
-        equal = [self.first_of[key] for key in _keys(record) if key in self.first_of]
-        if equal:
-            return ordered[min(equal)]
-        return min(ordered, key=lambda arm: len(differences(record, arm.measured[0])))
-
-
-def _keys(record: Record) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Records that have one of them in common have no `differences`."""
+def _keys(arm: ArmRecords, which: Baseline) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Arms of one size that have one of them in common have no `differences`."""
+    record = arm.measured[0]
     work = (*(repr(record.spec.get(key)) for key in _WORK), *(repr(record.hardware.get(key)) for key in _MACHINE))
     batch, every = batches(record)
-    return ("per device", batch, *work), ("global", every, *work)
+    size = _size(arm, which)
+    return ("per device", batch, *size, *work), ("global", every, *size, *work)
 
 
 def differences(record: Record, baseline: Record) -> tuple[str, ...]:
@@ -151,8 +135,7 @@ def versus_baseline(
             figure, devices, of_baseline = statistics.figure(baseline.label), arm.devices, baseline.devices
             if figure is None or devices is None or of_baseline is None:
                 raise AssertionError("both were measured")
-            per_device = figure.images_per_s / of_baseline
             versus[arm.label] = VersusBaseline(
-                baseline.label, comparison, devices / of_baseline, per_device, differences
+                baseline.label, comparison, devices / of_baseline, figure.images_per_s / of_baseline, differences
             )
     return versus

@@ -1,8 +1,8 @@
-"""Folders of records -> a Report: its table, key figures, notes and sections. Needs no TensorFlow."""
+"""Folders of records -> a Report: its headline, key figures, notes, sections and method. Needs no TensorFlow."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,48 +11,50 @@ from tfdist.bench.collectives.results import holds_collectives, read_collectives
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.reading import ResultFolder, read_folder
-from tfdist.bench.report.arm_records import arms_of
+from tfdist.bench.report.arm_records import arms_of, label_of
 from tfdist.bench.report.claims import between_epochs
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.figures.files import to_json
 from tfdist.bench.report.format import between, difference, in_unit, labels_of
-from tfdist.bench.report.section import KeyFigure, Section, Warning
+from tfdist.bench.report.section import KeyFigure, Page, Section
 from tfdist.bench.report.sections.batch import batch_section, ranked, series_of
 from tfdist.bench.report.sections.ceiling import ceiling_section, ceiling_warnings
 from tfdist.bench.report.sections.collectives import all_reduce_section
 from tfdist.bench.report.sections.convergence import convergence_section
-from tfdist.bench.report.sections.costs import costs_section
 from tfdist.bench.report.sections.kinds import kinds_section, sync_and_async
 from tfdist.bench.report.sections.lost_time import lost_time_section
 from tfdist.bench.report.sections.ratios import folders_section
-from tfdist.bench.report.sections.results import results_section, windows_section
+from tfdist.bench.report.sections.results import costs_section, results_section, windows_section
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
 from tfdist.bench.report.summary import (
+    NOT_RUN,
+    PARTIAL,
+    REFUTED,
+    WRONG,
     ArmRow,
     ReportData,
-    Rules,
     at_most_slower,
     fastest,
-    floor_of,
     others_over,
     rank,
     rows_of,
+    statistics_of,
     why_not_ranked,
 )
 from tfdist.bench.report.warnings import (
-    SamePair,
     Trust,
     TrustLevel,
+    disturbances_of,
     least_differences,
     same_pairs,
     trust_of,
     warnings_for,
 )
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison, Pair
+from tfdist.bench.same_arms import SamePair
+from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, ArmVerdict, Comparison, Pair
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, did_you_mean, shortened
-from tfdist.launch.typed_json import PositiveFloat, from_json, parse_json
+from tfdist.models.record import RecordStatus
 from tfdist.strategies.catalog import Exchange
 
 
@@ -69,10 +71,9 @@ def best_of(rows: Sequence[ArmRow], level: TrustLevel) -> ArmRow | None:
 
 
 def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
-    prefix = _prefix(folder)
     measured = [row for row in rows if row.measured]
     if not measured:
-        return f"{prefix}Nothing was measured: {_tally(rows)}."
+        return label_of(folder, f"Nothing was measured: {_tally(rows)}.")
     rivals, unranked = rank(measured)
     few = ", in too few rounds to compare them" if any(row.rounds < FEWEST_ROUNDS for row in measured) else ""
     fix = f": use --rounds {FEWEST_STARTS} or more" if any(row.rounds_planned < FEWEST_ROUNDS for row in rows) else ""
@@ -83,7 +84,7 @@ def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
     sentences += [f"Not ranked: {'; '.join(left)}."] if left else []
     rest = [row for row in rows if not row.measured]
     sentences += [f"Not measured: {_tally(rest)}."] if rest else []
-    return prefix + " ".join(sentences)
+    return label_of(folder, " ".join(sentences))
 
 
 def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
@@ -97,9 +98,8 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
         if len(group) == len(rivals):
             which = f"No measurable difference between {of.removeprefix('of ')}"
         sentences = [f"{which}: {names}, {rates}."]
-        if percent := at_most_slower(of for _, of in ties):
-            none = f"{ties[0][0].arm} is at most" if len(ties) == 1 else "None of them is more than"
-            sentences += [f"{none} {percent} slower than {best.arm} for sure."]
+        none = f"{ties[0][0].arm} is at most" if len(ties) == 1 else "None of them is more than"
+        sentences += [f"{none} {at_most_slower(of for _, of in ties)} slower than {best.arm} for sure."]
     else:
         which = f"{best.arm} was the fastest {of}" if len(rivals) > 1 else best.arm
         sure = ", measurably faster than every other arm" if len(rivals) > 1 else ""
@@ -157,7 +157,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | None]] = (
     batch_section,
     costs_section,
 )
-"""Each in a file of its own: `bench/report/sections/NAME.py`. None: the folders hold no data for it."""
+"""In the files of `bench/report/sections`. None: the folders hold no data for it."""
 
 
 def sections_of(measured: ReportData) -> tuple[Section, ...]:
@@ -176,20 +176,18 @@ def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
         )
     for folder, least in {row.folder: row.statistics.least.get(row.label) for row in rows}.items():
         if least:
-            yield f"{_prefix(folder)}Equal arms (A/A) may differ by up to {least:.1%} here: less has no verdict."
+            text = f"Equal arms (A/A) may differ by up to {least:.1%} here: less has no verdict."
+            yield label_of(folder, text)
     if gaps := "; ".join(f"{row.label} {text}" for row in rows if (text := between_epochs(row.measured))):
         yield f"Between epochs (validation, checkpoints, new iterators; not in images/s): {gaps}."
     for folder in dict.fromkeys(row.folder for row in rows):
         groups = {abs(block.group) for row in rows if row.folder == folder for block in row.rates}
         if len(groups) > 1:
-            yield (
-                f"{_prefix(folder)}The arms took turns in {len(groups)} groups, because they did not fit into memory "
-                f"together or some were measured later. They are compared through the arms that are in several groups."
+            text = (
+                f"The arms took turns in {len(groups)} groups, because they did not fit into memory together or some "
+                "were measured later. They are compared through the arms that are in several groups."
             )
-
-
-def _prefix(folder: str) -> str:
-    return f"{folder}: " if folder else ""
+            yield label_of(folder, text)
 
 
 def key_figures(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> Iterator[KeyFigure]:
@@ -213,59 +211,66 @@ def key_figures(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> Iterator
         yield KeyFigure(f"{independent.efficiency:.0%}", f"of {independent.label}, which exchanges nothing")
 
 
+METHOD = """\
+The processes of an arm are started several times, each time warmed up and parked. Then the arms take turns of a few
+seconds, while all others wait. A round is one turn of every arm, in shuffled order, so that drift of the machine
+affects all arms alike.
+
+- **Timing.** All processes of an arm begin a turn together. After a step that is not counted, a turn is timed in
+  windows of some steps; the clock is read at their edges only, after the devices have finished.
+- **images/s** is the whole job's: examples over wall time, all windows together, never a mean of rates. A window of a
+  synchronous job costs the time of its slowest process. Of an asynchronous job, the applied examples are counted, on
+  the coordinator's clock. Of trainings without exchange, all are counted until the first of them is through.
+- **Statistics.** The model is log images/s = arm + round + rest. The figure of an arm is its geometric mean over
+  starts, and of each start over its rounds; a speed-up is the ratio of two figures. Intervals rest on the starts. The
+  one that is shown decides: an arm is faster or slower if its interval of the speed-up excludes 1, and if equal arms
+  (A/A) do not differ by as much. With fewer than 3 rounds there is no interval, and with fewer than 4 starts no verdict
+  on less than 5 %.
+- **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
+  one-device trainings side by side without exchange: efficiency against it shows the cost of the strategy itself.
+- **Trust.** Good, noisy or do not use, by the noise of two equal arms (A/A: within 5 %), disturbed turns (at most 10 %,
+  50 %), rounds (3) and starts (4, none of which differs from its arm's others), and figures that contradict the plan.
+- **One machine.** A CPU device is one core. Devices of one process share its threads, parameter servers share the cores
+  of the workers, and processes on one host exchange data through its memory, not over a network: measure hosts with
+  `--hosts`.
+- **Losses.** Synchronous arms of the same work, seed, batch and number of replicas must have the same losses. An arm
+  that has not is `wrong`, and is not ranked. Nor is one whose number of replicas is not the planned one, or that is
+  faster for sure than as many devices can be. Arms of a program of yours are ranked at equal work: the same number of
+  examples per step, of a device or of all.
+- **Costs.** Start-up: from the start of the slowest process to the end of its first step. CPU s per s: CPU seconds of
+  all processes of the job, per second of its turns. Percentiles: of the windows' times per step of all devices. Memory
+  is resident memory: at the end of the last window, and the peak over the life of the process, import and trace
+  included. MB and GB are decimal."""
+
 FORMAT = 2
 """Format of report.json."""
 _IN_ROWS = ("results", "costs")
 """Keys of sections whose figures report.json has as `rows`."""
 
 
-@dataclass(frozen=True)
-class _ReportPrice:
-    """Part of report.json."""
-
-    price_per_hour: PositiveFloat | None = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """The content of a report, independent of its format."""
+@dataclass(frozen=True, kw_only=True)
+class Report(Page):
+    """The page on benches or launches, with the figures behind it."""
 
     folders: tuple[ResultFolder, ...]
     rows: tuple[ArmRow, ...]
     scaling: Scaling
-    trust: tuple[str, ...]
-    """How far the figures of each folder can be trusted, and why."""
-    headline: tuple[str, ...]
-    """One text per folder."""
     same_arms: tuple[SamePair, ...]
     """How far arms of the same configuration differ: the report's own noise."""
     notes: tuple[str, ...]
     """Sentences below the table."""
-    warnings: tuple[Warning, ...]
-    environment: dict[str, tuple[str, ...]]
-    """Fact -> its distinct values."""
-    price_per_hour: float | None = None
-    """Price of one host; None: unknown."""
-    sections: tuple[Section, ...] = ()
-    """Sections in their order, the tables of arms among them."""
-    figures: tuple[KeyFigure, ...] = ()
-    """The headline in numbers."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         return {
+            **super().to_json(),
             "format": FORMAT,
             "trust": list(self.trust),
-            "headline": list(self.headline),
             "scaling": self.scaling,
-            "price_per_hour": self.price_per_hour,
-            "rows": [values_of(row, self.scaling, self.price_per_hour) for row in self.rows],
+            "rows": [values_of(row, self.scaling) for row in self.rows],
             "same_arms": [pair.to_json() for pair in self.same_arms],
             "notes": list(self.notes),
-            "sections": [to_json(section) for section in self.sections if section.key not in _IN_ROWS],
-            "warnings": [asdict(warning) for warning in self.warnings],
-            "environment": {fact: list(values) for fact, values in self.environment.items()},
-            "commands": [folder.bench.command for folder in self.folders if folder.bench],
+            "sections": [section.to_json() for section in self.sections if section.key not in _IN_ROWS],
             "unreadable": [{"folder": f.label, **asdict(bad)} for f in self.folders for bad in f.unreadable],
         }
 
@@ -274,15 +279,22 @@ def summarize_report(
     folders: Sequence[ResultFolder], baseline: str | None = None
 ) -> tuple[tuple[ArmRow, ...], tuple[SamePair, ...]]:
     """The rows of a report and its A/A pairs. All its comparisons are one family, and none decides less than A/A."""
-    arms, floor = arms_of(folders, baseline), floor_of(folders)
-    rows = rows_of(arms, floor, Rules())
+    arms = arms_of(folders, baseline)
+    statistics = statistics_of(arms, folders)
+    rows = rows_of(arms, statistics)
     pairs = same_pairs(rows)
-    rules = Rules(least_differences(rows, pairs), tuple(dict.fromkeys(_compared(rows))))
-    return rows_of(arms, floor, rules), pairs
+    statistics = replace(
+        statistics,
+        least=least_differences(rows, pairs),
+        family=tuple(dict.fromkeys(_compared(rows))),
+        # shared by the comparisons within folders and those with each of them
+        error=ERROR / max(len(folders), 1),
+    )
+    return rows_of(arms, statistics), pairs
 
 
 def _compared(rows: Sequence[ArmRow]) -> Iterator[Pair]:
-    """All comparisons that a report shows."""
+    """All comparisons within folders that a report shows."""
     for row in rows:
         for versus in (row.one_device, row.independent):
             if versus and versus.label != row.label:
@@ -294,12 +306,11 @@ def _compared(rows: Sequence[ArmRow]) -> Iterator[Pair]:
     yield from ((sync.label, other.label) for sync, other in sync_and_async(rows))
 
 
-def make_report(roots: Sequence[Path], price_per_hour: float | None = None, baseline: str | None = None) -> Report:
+def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     """The report on the records in these folders.
 
     Args:
         roots: the folders.
-        price_per_hour: of one host; None: that of an earlier report in the folder, if there is only one.
         baseline: the arm with which all others are compared, in place of the suite's.
 
     Raises:
@@ -316,31 +327,74 @@ def make_report(roots: Sequence[Path], price_per_hour: float | None = None, base
     if baseline is not None and baseline not in names:
         raise TfdistError(f"--baseline {baseline}: no measured arm; {did_you_mean(baseline, dict.fromkeys(names))}")
     notes, trusts = tuple(notes_on(rows)), trust_of(rows, pairs)
-    if price_per_hour is None and len(roots) == 1:
-        price_per_hour = _stored_price(roots[0])
     labels = [folder.label if len(folders) > 1 else "" for folder in folders]
     paths = zip(labels, (BenchPaths(root).collectives for root in roots), strict=True)
     sweeps = {label: read_collectives(path) for label, path in paths if holds_collectives(path)}
-    measured = ReportData(folders, rows, notes, price_per_hour, sweeps)
+    measured = ReportData(folders, rows, notes, sweeps)
+    environment = environment_of(records)
+    unreadable = (f"{folder.label}/{bad.file}: {bad.reason}" for folder in folders for bad in folder.unreadable)
+    listings = {
+        "Arms that did not complete, or not as they should": list(_failures(rows)),
+        "Repeated turns": list(_replaced(folders)),
+        "Unreadable records": list(unreadable),
+    }
+    title = f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
     return Report(
+        title=title if len(folders) == 1 else f"{len(folders)} folders side by side",
+        trust=tuple(label_of(folder, text) for folder, (_, text) in trusts.items() if text),
+        headline=tuple(in_unit(text, rows) for text in headline(rows, trusts)),
+        sections=sections_of(measured),
+        environment=environment,
+        warnings=(*warnings_for(rows), *ceiling_warnings(measured)),
+        commands=tuple(_commands(folders)),
+        facts=tuple(_facts(folders, rows, environment)),
+        figures=tuple(key_figures(rows, trusts)),
+        method=in_unit(METHOD, rows),
+        listings={name: lines for name, lines in listings.items() if lines},
         folders=folders,
         rows=rows,
         scaling=scaling_of(rows),
-        trust=tuple(f"{_prefix(folder)}{text}" for folder, (_, text) in trusts.items() if text),
-        headline=tuple(in_unit(text, rows) for text in headline(rows, trusts)),
         same_arms=pairs,
         notes=notes,
-        warnings=(*warnings_for(rows), *ceiling_warnings(measured)),
-        environment=environment_of(records),
-        price_per_hour=price_per_hour,
-        sections=sections_of(measured),
-        figures=tuple(key_figures(rows, trusts)),
     )
 
 
-def _stored_price(root: Path) -> float | None:
-    """The price in the folder's report.json."""
-    try:
-        return from_json(parse_json((root / "report.json").read_text(encoding="utf-8")), _ReportPrice).price_per_hour
-    except (OSError, ValueError):
-        return None
+def _facts(
+    folders: Sequence[ResultFolder], rows: Sequence[ArmRow], environment: Mapping[str, tuple[str, ...]]
+) -> Iterator[str]:
+    """When, how much and on what it was measured."""
+    days = sorted({folder.bench.started[:10] for folder in folders if folder.bench})
+    if days:
+        yield days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    yield counted(len(rows), "arm")
+    yield counted(max(row.rounds_planned for row in rows), "round")
+    for fact, form in (("cpu", "{}"), ("gpus", "{}"), ("cores", "{} cores"), ("tensorflow", "TensorFlow {}")):
+        values = environment.get(fact, ("none",))
+        if values != ("none",):
+            yield form.format(" or ".join(values))
+
+
+def _failures(rows: Iterable[ArmRow]) -> Iterator[str]:
+    for row in rows:
+        for record in row.records:
+            if record.status != RecordStatus.OK:
+                when = "all rounds" if record.status == RecordStatus.REFUSED else f"round {record.round}"
+                logs = f" (logs: `{record.run_dir}`)" if record.run_dir else ""
+                yield f"{row.label}, {when}: **{record.status}**: {record.reason}{logs}"
+        if row.status in (NOT_RUN, PARTIAL, REFUTED, WRONG):
+            yield f"{row.label}: **{row.status}**: {row.reason}"
+
+
+def _replaced(folders: Iterable[ResultFolder]) -> Iterator[str]:
+    for record in (record for folder in folders for record in folder.replaced):
+        reasons = "; ".join(map(str, disturbances_of(record)))
+        outcome = f"disturbed at first ({reasons})" if reasons else "measured before"
+        if record.status != RecordStatus.OK:
+            outcome = f"**{record.status}** at first ({record.reason})"
+        yield f"{record.arm}, round {record.round}: {outcome}, then repeated"
+
+
+def _commands(folders: Iterable[ResultFolder]) -> Iterator[str]:
+    for folder in folders:
+        commands = [folder.bench.command] if folder.bench else [record.command for record in folder.records]
+        yield from (command for command in dict.fromkeys(commands) if command)

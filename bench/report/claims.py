@@ -22,10 +22,7 @@ def between_epochs(records: Sequence[Record]) -> str:
     return f"{seconds / epochs:.2f} s, about every {every}, {100 * share:.0f} % of the time"
 
 
-MARK = "on cores that its processes share: on other hardware the seconds differ"
-
-
-def pinned(record: Record) -> bool:
+def _pinned(record: Record) -> bool:
     """Whether its devices are CPU cores of their own."""
     return bool(record.spec.get("cores_per_device")) and not record.spec.get("gpus")
 
@@ -33,19 +30,16 @@ def pinned(record: Record) -> bool:
 def devices_outnumber_cores(record: Record) -> bool:
     """Whether pinned devices need more cores than the job's hosts have (all counted like the first)."""
     cores = record.hardware.get("cores")
-    if not pinned(record) or not cores:
+    if not _pinned(record) or not cores:
         return False
     return bool(devices_of(record) * record.spec["cores_per_device"] > len(cores) * record.hosts)
-
-
-def servers_share_cores(record: Record) -> bool:
-    """Whether parameter servers run on the workers' cores: launch/job.py pins them there."""
-    return pinned(record) and bool(record.spec.get("ps"))
 
 
 def mark_seconds(sentence: str, rows: Sequence[ArmRow]) -> str:
     """A sentence about seconds or images/s, marked if an arm that it is about shares cores."""
     records = [record for row in rows for record in row.measured]
-    if any(devices_outnumber_cores(record) or servers_share_cores(record) for record in records):
-        return f"{sentence.removesuffix('.')} ({MARK})."
+    # launch/job.py pins parameter servers to the workers' cores
+    if any(devices_outnumber_cores(each) or (_pinned(each) and each.spec.get("ps")) for each in records):
+        why = "on cores that its processes share: on other hardware the seconds differ"
+        return f"{sentence.removesuffix('.')} ({why})."
     return sentence

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+import pandas as pd
+
 from tfdist.bench.report.arm_records import label_of
 from tfdist.bench.report.format import ends, for_unit
-from tfdist.bench.report.sections.costs import cost_values
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.table import EMPTY, STATUS, Column
 
@@ -34,7 +35,7 @@ def _same_within_folders(sizes: Iterable[tuple[str, float | None]]) -> bool:
     return len(distinct) == len({folder for folder, _ in distinct})
 
 
-def values_of(row: ArmRow, scaling: str, price_per_hour: float | None = None) -> dict[str, Any]:
+def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
     """Every column of report.csv and report.json, documented in bench_results/README.md; None: not measured."""
     one, independent = row.one_device, row.independent
     limits = one.comparison.interval if one else None
@@ -64,13 +65,28 @@ def values_of(row: ArmRow, scaling: str, price_per_hour: float | None = None) ->
         "efficiency_vs_independent": independent.efficiency if independent else None,
         **ends("efficiency_vs_independent", independent.comparison.interval if independent else None),
         "verdict_vs_independent": str(independent.comparison.verdict) if independent else None,
-        **cost_values(row, price_per_hour),
+        **row.costs,
         "rounds": row.rounds,
         "rounds_planned": row.rounds_planned,
         "status": row.status,
         "reason": row.reason,
         "strategy_check": row.starts[0].strategy_check if row.starts else None,
     }
+
+
+_OF_CHARTS = (
+    "folder", "arm", "kind", "exchange", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "speed_up",
+    "speed_up_low", "speed_up_high", "efficiency", "status",
+)  # fmt: skip
+
+
+def chart_data(rows: Sequence[ArmRow]) -> pd.DataFrame:
+    """The columns of `values_of` that charts show, and the ideal."""
+    scaling = scaling_of(rows)
+    every = pd.DataFrame([values_of(row, scaling) for row in rows]).convert_dtypes()
+    ideal = pd.array([row.ideal for row in rows], dtype="Float64")
+    table: pd.DataFrame = every[list(_OF_CHARTS)].assign(images_per_s_ideal=ideal)
+    return table
 
 
 def _verdict(folder: str, arm: str, baseline: str | None, verdict: str | None) -> str:
@@ -98,6 +114,28 @@ COLUMNS = (
     STATUS,
 )
 """The columns of the first table of report.md, from `values_of`: the answer first, so that it needs no scrolling."""
+COST_COLUMNS = (
+    Column("start-up (s)", ("start_first_step_end_s",), "{:.1f}"),
+    Column("import (s)", ("start_import_s",), "{:.1f}"),
+    Column("strategy (s)", ("start_strategy_s",), "{:.1f}"),
+    Column("build (s)", ("start_build_s",), "{:.1f}"),
+    Column("trace (s)", ("start_trace_s",), "{:.1f}"),
+    Column("CPU s per s", ("cpu_cores",), "{:.2f}"),
+    Column("of it parameter servers", ("cpu_cores_parameter_servers",), "{:.2f}"),
+    Column("ms per step, p50", ("step_ms_p50",), "{:.1f}"),
+    Column("p95", ("step_ms_p95",), "{:.1f}"),
+    Column("p99", ("step_ms_p99",), "{:.1f}"),
+    Column("memory, largest process (MB)", ("memory_largest_process_mb",), "{:.0f}"),
+    Column("peak memory, largest process (MB)", ("peak_memory_largest_process_mb",), "{:.0f}"),
+    Column("peak memory, whole job (MB)", ("peak_memory_job_mb",), "{:.0f}"),
+    Column("GPU memory (MB)", ("gpu_memory_mb",), "{:.0f}"),
+    Column("GPU utilisation", ("gpu_utilization",), "{:.0%}"),
+    Column("GPU clock (MHz)", ("gpu_clock_mhz",), "{:.0f}"),
+    Column("GPU throttling", ("gpu_throttle",), lambda text: text or EMPTY),
+    Column("GPU power (W)", ("gpu_power_w",), "{:.0f}"),
+    Column("images per joule", ("images_per_joule",), "{:.2f}"),
+)
+"""The columns of the second table of report.md, from `ArmRow.costs`."""
 _SEVERAL_HOSTS = ("hosts", "link")
 """Columns shown only if an arm has several hosts."""
 

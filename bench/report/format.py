@@ -1,10 +1,13 @@
-"""Figures, units and short names of folders as text for readers. Pure."""
+"""Figures, units, short names of folders and data frames as text. Pure."""
 
 import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
@@ -74,3 +77,17 @@ def difference(comparison: Comparison) -> str:
     """`measurably faster`, `measurably slower` or `no measurable difference`."""
     certain = comparison.verdict is not ArmVerdict.CANNOT_TELL
     return f"measurably {comparison.verdict}" if certain else "no measurable difference"
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Six significant digits; a missing value is an empty cell. Texts that a spreadsheet would compute begin with '."""
+
+    def as_text(cell: Any) -> Any:
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+    texts = {name: table[name].map(as_text) for name in table.select_dtypes(["object", "string"])}
+    text: str = table.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return text

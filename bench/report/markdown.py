@@ -23,7 +23,7 @@ def markdown(page: Page) -> str:
         f"# {_inline(page.title)}\n\n" + "\n\n".join(map(_inline, (*page.trust, *page.headline))),
         *map(_of_section, sections),
         _listing("Warnings", (f"**{w.code}**: {_text(w.text)} {_text(w.advice)}" for w in page.warnings)),
-        *(_listing(listing.title, map(_inline, listing.lines)) for listing in page.listings),
+        *(_listing(title, map(_inline, lines)) for title, lines in page.listings.items()),
         _listing("Environment", map(_text, environment_lines(page.environment))),
         f"## Method\n\n{page.method}" if page.method else "",
         _listing("Command", map(_code, page.commands)),

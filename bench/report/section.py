@@ -3,15 +3,15 @@
 Each format (Markdown, HTML, CSV, JSON) is written from the same sections.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
 
 from tfdist.bench.table import Table
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,6 @@ class Warning:
     advice: str
 
 
-def listed(arms: Sequence[str], measured: int) -> str:
-    """The names of the arms that a warning is about; `all arms` if they are all of several `measured` ones."""
-    return "all arms" if len(arms) == measured > 1 else ", ".join(arms)
-
-
 @dataclass(frozen=True)
 class Chart:
     """One picture, and the numbers in it."""
@@ -37,9 +32,9 @@ class Chart:
     title: str
     alt: str
     """What it shows, with the figures that matter, for readers who do not see it."""
-    paint: "Callable[[Axes], None]"
+    paint: Callable[[Axes], None]
     """Draws it, in the colors of `colors.py`; no title."""
-    data: "pd.DataFrame"
+    data: pd.DataFrame
     """The raw data of the chart, units in the names of columns."""
     inches: float = 4.0
     """Height; its width is that of the page: 10 inches, or 4 on a phone."""
@@ -61,6 +56,27 @@ class Section:
     notes: tuple[str, ...] = ()
     """Sentences about the method and its limits."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values: texts, rows of the tables, and where the data of the charts are."""
+        return {
+            "key": self.key,
+            "title": self.title,
+            "answer": list(self.answer),
+            "charts": [
+                {"name": chart.name, "title": chart.title, "alt": chart.alt, "data": f"{chart.name}.csv"}
+                for chart in self.charts
+            ],
+            "tables": [
+                {
+                    "name": table.name,
+                    "title": table.title,
+                    "rows": json.loads(table.data.to_json(orient="records", double_precision=15)),
+                }
+                for table in self.tables
+            ],
+            "notes": list(self.notes),
+        }
+
 
 @dataclass(frozen=True)
 class KeyFigure:
@@ -70,14 +86,6 @@ class KeyFigure:
     """Value with its unit: `151.7 images/s`."""
     meaning: str
     """What it is, and how certain: `of the whole job, 149.3 to 154.2`."""
-
-
-@dataclass(frozen=True)
-class Listing:
-    """Lines of text under a title: failed arms, repeated turns. `code` and **bold** as in Markdown."""
-
-    title: str
-    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,19 @@ class Page:
     figures: tuple[KeyFigure, ...] = ()
     method: str = ""
     """Paragraphs, and items of lists that start with `- `."""
-    listings: tuple[Listing, ...] = ()
+    listings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Title -> lines: failed arms, repeated turns."""
     trust: tuple[str, ...] = ()
     """How far to trust the figures, before all else."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, with the format's version."""
+        return {
+            "format": 1,
+            "title": self.title,
+            "headline": list(self.headline),
+            "sections": [section.to_json() for section in self.sections],
+            "warnings": [asdict(warning) for warning in self.warnings],
+            "environment": {fact: list(values) for fact, values in self.environment.items()},
+            "commands": list(self.commands),
+        }

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -11,8 +11,8 @@ from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.report.arm_records import ArmRecords, arms_of, batches
 from tfdist.bench.report.baseline import VersusBaseline, versus_baseline
-from tfdist.bench.report.costs import Costs, costs_of
-from tfdist.bench.statistics import FEWEST_ROUNDS, FLOOR, Comparison, Interval, Pair, Statistics
+from tfdist.bench.report.costs import cost_values
+from tfdist.bench.statistics import FEWEST_ROUNDS, FLOOR, Comparison, Interval, Statistics
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.throughput import exchange, measuring_ranks
@@ -44,9 +44,8 @@ class _Losses(NamedTuple):
 
     def agree(self, other: "_Losses") -> bool:
         drop = max(abs(self.first - self.later), abs(other.first - other.later))
-        return self.begin_alike(other) and _close(
-            self.later, other.later, SAME_LATER * drop + SAME_FIRST * abs(other.later)
-        )
+        tolerance = SAME_LATER * drop + SAME_FIRST * abs(other.later)
+        return self.begin_alike(other) and _close(self.later, other.later, tolerance)
 
     def begin_alike(self, other: "_Losses") -> bool:
         return _close(self.first, other.first, SAME_FIRST * abs(other.first))
@@ -127,9 +126,11 @@ class ArmRow(ArmRecords):
     """Those of all arms of the report."""
 
     @cached_property
-    def costs(self) -> Costs:
-        """What its records say."""
-        return costs_of(self)
+    def costs(self) -> Mapping[str, Any]:
+        """`cost_values`, and the images per joule of all GPUs."""
+        values = cost_values(self)
+        power = values["gpu_power_w"]
+        return {**values, "images_per_joule": self.images_per_s / power if self.images_per_s and power else None}
 
     @property
     def valid(self) -> bool:
@@ -209,16 +210,6 @@ class ArmRow(ArmRecords):
         return next((record.link for record in self.records if record.link), {})
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What decides the verdicts of a report beside its turns."""
-
-    least: Mapping[str, float] = field(default_factory=dict)
-    """`Statistics.least`, by label."""
-    family: tuple[Pair, ...] = ()
-    """All comparisons that the report shows, as labels."""
-
-
 def summarize(folders: Sequence[ResultFolder], baseline: str | None = None) -> tuple[ArmRow, ...]:
     """A row for every arm of every folder in the order of the suite, those that never ran included.
 
@@ -228,17 +219,18 @@ def summarize(folders: Sequence[ResultFolder], baseline: str | None = None) -> t
         folders: read before.
         baseline: an arm with which all others are compared, in place of the suite's; None: that.
     """
-    return rows_of(arms_of(folders, baseline), floor_of(folders), Rules())
+    arms = arms_of(folders, baseline)
+    return rows_of(arms, statistics_of(arms, folders))
 
 
-def floor_of(folders: Sequence[ResultFolder]) -> float:
-    """`Statistics.floor` of a report on these folders."""
-    return max((folder.bench.floor for folder in folders if folder.bench), default=FLOOR)
+def statistics_of(arms: Sequence[ArmRecords], folders: Sequence[ResultFolder]) -> Statistics:
+    """The figures of the arms of these folders, by label."""
+    floor = max((folder.bench.floor for folder in folders if folder.bench), default=FLOOR)
+    return Statistics({arm.label: arm.rates for arm in arms}, floor)
 
 
-def rows_of(arms: Sequence[ArmRecords], floor: float, rules: Rules) -> tuple[ArmRow, ...]:
-    """A row for each of these arms, compared by these rules."""
-    statistics = Statistics({arm.label: arm.rates for arm in arms}, floor, rules.least, rules.family)
+def rows_of(arms: Sequence[ArmRecords], statistics: Statistics) -> tuple[ArmRow, ...]:
+    """A row for each of these arms."""
     one_device = versus_baseline(arms, statistics, "one device")
     independent = versus_baseline(arms, statistics, "independent")
     wrong = wrong_arms(arms)
@@ -250,19 +242,14 @@ def rows_of(arms: Sequence[ArmRecords], floor: float, rules: Rules) -> tuple[Arm
             status, reason = REFUTED, arm.refutation
         rows.append(
             ArmRow(
-                arm.folder,
-                arm.arm,
-                arm.records,
-                arm.rounds_planned,
-                arm.spec,
-                arm.baseline,
-                figure.images_per_s if figure else None,
-                figure.interval if figure else None,
-                one_device.get(label),
-                independent.get(label),
-                status,
-                reason,
-                statistics,
+                **{each.name: getattr(arm, each.name) for each in fields(arm)},
+                images_per_s=figure.images_per_s if figure else None,
+                spread=figure.interval if figure else None,
+                one_device=one_device.get(label),
+                independent=independent.get(label),
+                status=status,
+                reason=reason,
+                statistics=statistics,
             )
         )
     return tuple(rows)
@@ -307,12 +294,9 @@ def others_over(best: ArmRow, rows: Sequence[ArmRow]) -> list[tuple[ArmRow, Comp
 
 
 def at_most_slower(comparisons: Iterable[Comparison]) -> str:
-    """`6%`: by how much arms that are compared with the fastest may be slower at most; empty: no interval says it."""
-    lows = [each.interval.low if each.interval else None for each in comparisons]
-    known = [low for low in lows if low is not None]
-    if not known or len(known) < len(lows):
-        return ""
-    percent = math.ceil(round(100 * max(0.0, 1 - min(known)), 6))  # up: it is a limit
+    """`6%`: by how much arms may be slower at most than the one they are compared with, by intervals that all have."""
+    low = min(each.interval.low for each in comparisons if each.interval)
+    percent = math.ceil(round(100 * max(0.0, 1 - low), 6))  # up: it is a limit
     return f"{percent}%"
 
 
@@ -335,7 +319,5 @@ class ReportData:
     rows: tuple[ArmRow, ...]
     notes: tuple[str, ...] = ()
     """Sentences below the table of arms."""
-    price_per_hour: float | None = None
-    """Price of one host; None: unknown."""
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)
     """The collectives that a bench used for its ceiling, by `ArmRow.folder`."""

@@ -5,7 +5,6 @@ Pairs of arms that are the same configuration (A/A) tell how large the noise of 
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, linear_regression, median, pvariance
 from typing import Any
@@ -15,9 +14,10 @@ from tfdist.bench.noise import ASSUMED_SD, FEWEST_STARTS
 from tfdist.bench.references import NO_EFFECT
 from tfdist.bench.report.claims import devices_outnumber_cores
 from tfdist.bench.report.columns import scaling_of
-from tfdist.bench.report.section import Warning, listed
+from tfdist.bench.report.section import Warning
 from tfdist.bench.report.summary import WRONG, ArmRow
-from tfdist.bench.statistics import FEWEST_ROUNDS, LEAST_OF_FEW_STARTS, ArmVerdict, Comparison, OddStart, Statistics
+from tfdist.bench.same_arms import SamePair
+from tfdist.bench.statistics import FEWEST_ROUNDS, LEAST_OF_FEW_STARTS, ArmVerdict, OddStart, Statistics
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import counted, shortened
 from tfdist.models.record import Record
@@ -26,38 +26,14 @@ from tfdist.models.throughput import measuring_ranks
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import Communication, StrategyName
 
+
+def listed(arms: Sequence[str], measured: int) -> str:
+    """The names of the arms that a warning is about; `all arms` if they are all of several `measured` ones."""
+    return "all arms" if len(arms) == measured > 1 else ", ".join(arms)
+
+
 _NO_EFFECT = (*NO_EFFECT, "timeout_collective_s")
 """Fields of a spec that do not affect a turn."""
-
-
-@dataclass(frozen=True)
-class SamePair:
-    """Two arms of the same configuration."""
-
-    arm: str
-    """`ArmRow.label`."""
-    other: str
-    comparison: Comparison
-    """`arm` over `other`."""
-    error: float | None
-    """Standard error of the logarithm of their ratio by the starts alone; None: too few of them."""
-
-    @property
-    def differs(self) -> bool:
-        """The report finds a difference where there is none."""
-        return self.comparison.verdict is not ArmVerdict.CANNOT_TELL
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        interval = self.comparison.interval
-        return {
-            "arm": self.arm,
-            "other": self.other,
-            "ratio": self.comparison.ratio,
-            "low": interval.low if interval else None,
-            "high": interval.high if interval else None,
-            "rounds": self.comparison.rounds,
-        }
 
 
 def same_pairs(rows: Sequence[ArmRow]) -> tuple[SamePair, ...]:
@@ -100,20 +76,8 @@ _NOISES = 2
 """A drift exceeds this many standard errors: two arms without any differ by more than LIMIT in every third bench."""
 
 
-@dataclass(frozen=True)
-class Drift:
-    """A change of images/s over the rounds of arms that took turns."""
-
-    first: int
-    last: int
-    change: float
-    """Change from the first to the last round on the straight line through all rounds; 0.1: 10 % faster."""
-    arms: tuple[str, ...]
-    """The labels of those that changed by more than LIMIT in this direction."""
-
-
-def drifts_of(rows: Sequence[ArmRow]) -> Iterator[Drift]:
-    """Those over LIMIT, of each folder and group."""
+def _drift_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
+    """Changes of images/s over the rounds of arms that took turns, those over LIMIT, of each folder and group."""
     groups = dict.fromkeys((row.folder, block.group) for row in rows for block in row.rates if block.group >= 0)
     for folder, group in groups:
         logs = {
@@ -121,17 +85,29 @@ def drifts_of(rows: Sequence[ArmRow]) -> Iterator[Drift]:
             for row in rows
             if row.folder == folder
         }
-        drift = _drift({label: rounds for label, rounds in logs.items() if rounds})
-        if drift and abs(drift.change) > LIMIT:
-            yield drift
+        change, labels = _drift({label: rounds for label, rounds in logs.items() if rounds})
+        if abs(change) > LIMIT:
+            numbers = [number for rounds in logs.values() for number in rounds]
+            direction = "slower" if change < 0 else "faster"
+            arms = f": {listed(labels, len(rows))}" if labels else ""
+            yield Warning(
+                "drift-between-rounds",
+                f"From round {min(numbers)} to round {max(numbers)} the arms together became {abs(change):.0%} "
+                f"{direction}{arms}.",
+                "Ratios are free of what all arms share, throughput is not: let the machine settle and measure again.",
+            )
 
 
-def _drift(logs: Mapping[str, Mapping[int, float]]) -> Drift | None:
-    """The change on the line of least squares. None: too few arms with all rounds, or no more than noise."""
+def _drift(logs: Mapping[str, Mapping[int, float]]) -> tuple[float, Sequence[str]]:
+    """The change from the first to the last round, on the line of least squares, and the arms that changed alike.
+
+    0.1: 10 % faster; 0.0: too few arms with all rounds, or no more than noise. The arms are the labels of those that
+    changed by more than LIMIT in this direction.
+    """
     rounds = sorted(set().union(*logs.values()))
     complete = {label: [arm[number] for number in rounds] for label, arm in logs.items() if len(arm) == len(rounds)}
     if len(complete) < 2 or len(rounds) < FEWEST_ROUNDS:
-        return None
+        return 0.0, ()
 
     def change(turns: Sequence[float]) -> float:
         return linear_regression(rounds, turns).slope * (rounds[-1] - rounds[0])
@@ -146,9 +122,9 @@ def _drift(logs: Mapping[str, Mapping[int, float]]) -> Drift | None:
     variance = squares / ((len(complete) - 1) * (len(rounds) - 1))
     slope_error = math.sqrt(variance / len(complete) / (pvariance(rounds) * len(rounds)))
     if abs(change(blocks)) <= _NOISES * slope_error * (rounds[-1] - rounds[0]):
-        return None
+        return 0.0, ()
     arms = [label for label, arm in complete.items() if math.copysign(1, change(blocks)) * change(arm) > LIMIT]
-    return Drift(rounds[0], rounds[-1], math.expm1(change(blocks)), tuple(arms))
+    return math.expm1(change(blocks)), arms
 
 
 class TrustLevel(StrEnum):
@@ -189,7 +165,8 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
     found += [] if same else [(noisy, "unknown noise, without an arm twice under two names (A/A)")]
     for pair, limits in same:
         sure, most = max(limits.low, 2 - limits.high) - 1, max(limits.high, 2 - limits.low) - 1
-        level = useless if sure > LIMIT else noisy if most > LIMIT or pair.differs else good
+        differs = pair.comparison.verdict is not ArmVerdict.CANNOT_TELL  # a difference where there is none
+        level = useless if sure > LIMIT else noisy if most > LIMIT or differs else good
         found.append((level, f"{pair.arm} {limits.low:.2f} to {limits.high:.2f} times {pair.other}, the same (A/A)"))
     worst = max((level for level, _ in found), key=list(TrustLevel).index)
     return worst, f"{worst}: {'; '.join(text for level, text in found if level is not good or worst is good)}."
@@ -249,15 +226,7 @@ def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             if number < len(turns):
                 where = f"{number} of {len(turns)} turns {text}: {_with_rounds(touched, len(rows))}"
             yield Warning(code, f"In {where}.", advice)
-    for drift in drifts_of(rows):
-        direction = "slower" if drift.change < 0 else "faster"
-        arms = f": {listed(drift.arms, len(rows))}" if drift.arms else ""
-        yield Warning(
-            "drift-between-rounds",
-            f"From round {drift.first} to round {drift.last} the arms together became {abs(drift.change):.0%} "
-            f"{direction}{arms}.",
-            "Ratios are free of what all arms share, throughput is not: let the machine settle and measure again.",
-        )
+    yield from _drift_warnings(rows)
 
 
 _IDLE = 0.1
@@ -305,10 +274,6 @@ def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
     return ", ".join(texts)
 
 
-def _missing_baseline(row: ArmRow) -> str:
-    return "No one-device arm was measured" if row.baseline is None else f"{row.baseline}, the baseline, has no figure"
-
-
 def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     """Those that apply, the most severe first."""
     rows = [row for row in rows if row.measured]
@@ -322,11 +287,10 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
                 "Do not use its figures; look for lost gradients and for other data or initial weights.",
             )
     if rows and all(row.one_device is None for row in rows):
-        yield Warning(
-            "no-baseline",
-            f"{_missing_baseline(rows[0])}, so there is no speed-up and no efficiency.",
-            "Measure it, or choose another --baseline." if rows[0].baseline else "Add an arm with strategy one-device.",
-        )
+        missing, advice = "No one-device arm was measured", "Add an arm with strategy one-device."
+        if chosen := rows[0].baseline:
+            missing, advice = f"{chosen}, the baseline, has no figure", "Measure it, or choose another --baseline."
+        yield Warning("no-baseline", f"{missing}, so there is no speed-up and no efficiency.", advice)
     for row in rows:
         for versus in (row.one_device, row.independent):
             if versus and versus.differences and row.strategy is not StrategyName.ONE_DEVICE and row.baseline is None:

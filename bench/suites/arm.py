@@ -19,8 +19,11 @@ from tfdist.strategies.options import StrategyName, fix_of_choice
 _TYPES: Mapping[str, type] = {**field_types(TrainingSpec), "global_batch_size": int}
 _NOTATIONS = {option.name: option for option in TRAINING if option.parser is not None}
 TRAINING_KEYS = (*_TYPES, *(name for name in _NOTATIONS if name not in (*_TYPES, "log_limit")))
-IN_STEPS = ("steps", "epochs", "warmup_steps", "steps_per_window")
-"""Keys of a training that have no effect in a bench."""
+_IN_TURNS = "a bench trains in turns of seconds: use turn, warmup and rounds"
+_NOT_FOR_BENCHES = {
+    **dict.fromkeys(("steps", "epochs", "warmup_steps", "steps_per_window"), _IN_TURNS),
+    "log_device_placement": "its log would slow the arm down: use it with `tfdist launch`",
+}
 _EXPECTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 
@@ -41,16 +44,10 @@ def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises:
         TfdistError: an unknown key, one that is not for a bench, or a value that its key does not take.
     """
-    counted = next((key for key in choices if key in IN_STEPS), None)
-    if counted:
-        raise TfdistError(
-            f"{source} has {counted}, but a bench trains in turns of seconds: use turn, warmup and rounds"
-        )
-    if choices.get("log_device_placement"):
-        raise TfdistError(
-            f"{source} has log_device_placement, whose log would slow the arm down: use it with `tfdist launch`"
-        )
-    check_keys(choices, [key for key in TRAINING_KEYS if key not in IN_STEPS], source)
+    refused = next((key for key in choices if key in _NOT_FOR_BENCHES), None)
+    if refused:
+        raise TfdistError(f"{source} has {refused}, but {_NOT_FOR_BENCHES[refused]}")
+    check_keys(choices, [key for key in TRAINING_KEYS if key not in _NOT_FOR_BENCHES], source)
     checked = {}
     for key, value in choices.items():
         option = _NOTATIONS.get(key)
@@ -59,16 +56,6 @@ def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
         else:  # 5s and 4M are read as on the command line
             checked[option.field] = option.in_unit(option.parser(str(value)))
     return checked
-
-
-def check_command(command: Any, source: str) -> None:
-    """Refuse a command that is not a list of words.
-
-    Raises:
-        TfdistError: it is not one.
-    """
-    if not isinstance(command, list | tuple) or not command or not all(isinstance(word, str) for word in command):
-        raise TfdistError(f'{source} has command = {command!r}: give a list of words, as ["python", "train.py"]')
 
 
 def check_value(key: str, value: Any, kind: type, source: str) -> Any:
@@ -227,20 +214,27 @@ def parse_arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
     if twice:
         raise TfdistError(f"{source} has two arms called {twice[0]!r}: rename one")
     if all(arm.command for arm in arms):
-        _refuse_training(for_all, f"{source}, [defaults],")
+        refuse_training(for_all, f"{source}, [defaults],")
     return arms
 
 
-def _refuse_training(keys: Iterable[str], source: str) -> None:
+def refuse_training(keys: Iterable[str], source: str) -> None:
+    """Refuse keys that describe the built-in training, beside a command.
+
+    Raises:
+        TfdistError: one of them does.
+    """
     stray = next((key for key in keys if key not in STRATEGY_KEYS), None)
     if stray:
         raise TfdistError(f"{source} has {stray}, which is for the built-in training, and a command: omit {stray}")
 
 
 def _check_entry(entry: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The training keys of an entry, each value in its type; its command is checked."""
+    """The training keys of an entry, each value in its type; its command must be a list of words."""
     if "command" in entry:
-        check_command(entry["command"], source)
+        command = entry["command"]
+        if not isinstance(command, list | tuple) or not command or not all(isinstance(word, str) for word in command):
+            raise TfdistError(f'{source} has command = {command!r}: give a list of words, as ["python", "train.py"]')
     return check_choices({key: value for key, value in entry.items() if key != "command"}, source)
 
 
@@ -259,7 +253,7 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, sourc
     choices = _check_entry({**common, **own}, source)
     command = tuple({**common, **own}.get("command", ()))
     if command:
-        _refuse_training(_check_entry(own, source), source)
+        refuse_training(_check_entry(own, source), source)
         choices = {key: value for key, value in choices.items() if key in STRATEGY_KEYS}
     if "strategy" not in choices:
         raise TfdistError(f'{source} has no strategy: add strategy = "..."')

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from tfdist.bench.suites.arm import STRATEGY_KEYS, Arm
+from tfdist.bench.suites.arm import STRATEGY_KEYS, Arm, refuse_training
 from tfdist.bench.suites.suite import Suite
 from tfdist.jobs.exchange_checks import check_program
 from tfdist.launch.errors import TfdistError
@@ -35,14 +35,11 @@ def with_command(suite: Suite, command: Sequence[str], built_in: bool) -> tuple[
     arms: list[tuple[Arm, Arm]] = []
     left_out: list[str] = []
     for old in suite.arms:
-        where = f"suite {suite.name}, arm {old.name!r}, has"
-        stray = next((key for key in old.choices if key not in STRATEGY_KEYS), None)
+        where = f"suite {suite.name}, arm {old.name!r},"
         if old.command and not built_in:
-            raise TfdistError(f"{where} a command and another follows --: omit one")
-        if stray and not built_in:
-            raise TfdistError(
-                f"{where} {stray}, which is for the built-in training, but a COMMAND was given: omit {stray}"
-            )
+            raise TfdistError(f"{where} has a command and another follows --: omit one")
+        if not built_in:
+            refuse_training(old.choices, where)
         choices = {key: value for key, value in old.choices.items() if key in STRATEGY_KEYS}
         new = replace(old, choices=choices, command=tuple(command))
         with suppress(TfdistError):

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tfdist.bench.suites.arm import Arm, check_keys, check_value, parse_arms
 from tfdist.jobs.presets import PRESETS
@@ -17,57 +17,6 @@ from tfdist.launch.text import did_you_mean
 from tfdist.strategies.options import option_text
 
 MOST_ROUNDS = 100_000
-SetBy = Callable[[str, Any], str]
-"""How a key was set to a value: `the suite x has rounds = 0`, `--rounds 0`."""
-
-
-class Amounts(Protocol):
-    """The numbers of a Suite."""
-
-    @property
-    def rounds(self) -> int: ...  # noqa: D102
-    @property
-    def incarnations(self) -> int: ...  # noqa: D102
-    @property
-    def turn_s(self) -> float: ...  # noqa: D102
-    @property
-    def warmup_s(self) -> float: ...  # noqa: D102
-    @property
-    def window_s(self) -> float: ...  # noqa: D102
-    @property
-    def timeout_s(self) -> float: ...  # noqa: D102
-
-
-def check_amounts(amounts: Amounts, set_by: SetBy) -> None:
-    """Refuse numbers that are out of range or contradict each other.
-
-    Raises:
-        TfdistError: for the first one.
-    """
-    if amounts.rounds < 1:
-        raise TfdistError(f"{set_by('rounds', amounts.rounds)}: must be at least 1 (4 for a verdict)")
-    if amounts.rounds > MOST_ROUNDS:
-        raise TfdistError(f"{set_by('rounds', amounts.rounds)}: must be at most {MOST_ROUNDS:,}")
-    if not 1 <= amounts.incarnations <= amounts.rounds:
-        raise TfdistError(
-            f"{set_by('incarnations', amounts.incarnations)}: must be 1 to the number of rounds, {amounts.rounds}"
-        )
-    for key in ("turn", "window", "timeout"):
-        value = getattr(amounts, f"{key}_s")
-        if not 0 < value < inf:
-            raise TfdistError(f"{set_by(key, value)}: must be a positive number of seconds")
-    if not 0 <= amounts.warmup_s < inf:
-        raise TfdistError(f"{set_by('warmup', amounts.warmup_s)}: must be 0 seconds or more")
-    if amounts.timeout_s <= amounts.turn_s:
-        raise TfdistError(
-            f"{set_by('turn', amounts.turn_s)}: must be shorter than the timeout of a turn, {amounts.timeout_s:g}"
-        )
-    if amounts.window_s > amounts.turn_s:
-        raise TfdistError(
-            f"{set_by('turn', amounts.turn_s)}: must be at least as long as a window, {amounts.window_s:g}"
-        )
-
-
 _toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 _BUILT_IN = Path(__file__).parent
 _TYPES: Mapping[str, type] = {
@@ -174,9 +123,33 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
     check_baseline(suite, f"{source} has baseline = {suite.baseline!r}")
     if suite.preset is not None and suite.preset not in PRESETS:
         raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
-    check_amounts(suite, lambda key, value: f"{source} has {key} = {value}")
+    _check_amounts(suite, lambda key, value: f"{source} has {key} = {value}")
     _check_scaling_and_accuracy(suite, source)
     return suite
+
+
+def _check_amounts(suite: Suite, set_by: Callable[[str, Any], str]) -> None:
+    """Refuse numbers that are out of range or contradict each other.
+
+    Args:
+        suite: its numbers.
+        set_by: how a key was set to a value: `the suite x has rounds = 0`, `--rounds 0`.
+
+    Raises:
+        TfdistError: for the first one.
+    """
+    seconds = {key: getattr(suite, _field(key)) for key in ("turn", "window", "timeout")}
+    for key, holds, must in (
+        ("rounds", suite.rounds >= 1, "at least 1 (4 for a verdict)"),
+        ("rounds", suite.rounds <= MOST_ROUNDS, f"at most {MOST_ROUNDS:,}"),
+        ("incarnations", 1 <= suite.incarnations <= suite.rounds, f"1 to the number of rounds, {suite.rounds}"),
+        *((key, 0 < value < inf, "a positive number of seconds") for key, value in seconds.items()),
+        ("warmup", 0 <= suite.warmup_s < inf, "0 seconds or more"),
+        ("turn", suite.turn_s < suite.timeout_s, f"shorter than the timeout of a turn, {suite.timeout_s:g}"),
+        ("turn", suite.turn_s >= suite.window_s, f"at least as long as a window, {suite.window_s:g}"),
+    ):
+        if not holds:
+            raise TfdistError(f"{set_by(key, getattr(suite, _field(key)))}: must be {must}")
 
 
 def check_baseline(suite: Suite, source: str) -> None:
@@ -221,7 +194,7 @@ def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:
     if "rounds" in given and suite.incarnations == suite.rounds:  # limited by them
         suite = replace(suite, incarnations=max(suite.incarnations, Suite.incarnations))
     adjusted = _with_incarnations(replace(suite, **given), "incarnations" in given)
-    check_amounts(adjusted, option_text)
+    _check_amounts(adjusted, option_text)
     return adjusted
 
 

@@ -27,7 +27,6 @@ from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.follow import POLL_S, STREAMS, RunFollower, wait_for_end, wait_for_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import Run, read_outcome, read_run, tasks_of
-from tfdist.models.record import Record
 from tfdist.strategies.choice import StrategyChoice
 
 LAST_LINES = 10
@@ -106,7 +105,8 @@ def follow(run_dir: RunDir, streams: Sequence[StreamName], *, json: bool) -> int
 def _show_end(run: Run, json: bool, console: PrefixedLines | None) -> int:
     outcome = read_outcome(run.run_dir)
     if outcome is not None:
-        record, again = _record(run.run_dir), _command(run.run_dir)
+        records, _ = read_records(run.run_dir.records)  # of the built-in training, if they can be read
+        record, again = records[-1] if records else None, _command(run.run_dir)
         is_shown = None if console is None else console.shows
         show_outcome(outcome, record, quiet=False, json=json, again=again, is_shown=is_shown)
         return outcome.exit_code
@@ -115,12 +115,6 @@ def _show_end(run: Run, json: bool, console: PrefixedLines | None) -> int:
     if json:
         typer.echo(dumps({"format": 1, "status": str(run.state), "exit_code": int(code), "reason": run.reason}))
     return code
-
-
-def _record(run_dir: RunDir) -> Record | None:
-    """The record of the built-in training, if there is one that can be read."""
-    records, _ = read_records(run_dir.records)
-    return records[-1] if records else None
 
 
 def _command(run_dir: RunDir) -> str:

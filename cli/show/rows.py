@@ -1,7 +1,7 @@
 """Rows of text under column names: a table on a terminal, aligned lines elsewhere. Nothing in them is obeyed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
@@ -9,9 +9,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tfdist.launch.text import plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 class PlainConsole(Console):
@@ -34,7 +31,7 @@ _LEFT = ("arm", "verdict", "status", "bench", "started", "commit", "machine", "n
 
 
 def show_rows(
-    console: "Console",
+    console: Console,
     rows: Sequence[Row],
     narrow: Sequence[str],
     narrowest: Sequence[str] = (),

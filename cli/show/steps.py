@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 from typing import TextIO
 
 from tfdist.jobs.host_selection import HostSelection
@@ -41,28 +40,19 @@ class Steps:
             self._timer.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._quiet:
             self._timer.cancel()
             self._timer.join()
         if self._visible and self._out.isatty():
             self._write("\r\x1b[K")
 
-    def show(self, step: str) -> None:
-        """Make `step` the current one."""
-        with self._lock:
-            self._step = step
-            if self._visible:
-                self._print()
-
-    def update(self, step: str) -> None:
-        """Change the text of the current step. Where lines are not overwritten, print it only every UPDATE_S."""
+    def show(self, step: str, every_s: float = 0.0) -> None:
+        """Make `step` the current one. Where lines are not overwritten, print it `every_s` after the last one."""
         with self._lock:
             changed, self._step = step != self._step, step
-            overdue = time.monotonic() >= self._printed_at + UPDATE_S
-            if self._visible and changed and (overdue or self._out.isatty()):
+            overdue = self._out.isatty() or time.monotonic() >= self._printed_at + every_s
+            if self._visible and changed and overdue:
                 self._print()
 
     def _start(self) -> None:
@@ -106,15 +96,11 @@ def connected(selection: HostSelection, policy: Policy, *, quiet: bool = False) 
 def connecting(hosts: Sequence[Host], steps: Steps) -> Callable[[Sequence[Host]], None]:
     """Show that these hosts are being connected; returns what updates that with the hosts that are not ready."""
 
-    def text(missing: Sequence[Host]) -> str:
-        names = f"connecting to {shortened(host.name for host in missing)}"
-        return (
-            names if len(missing) == len(hosts) else f"{names}; {len(hosts) - len(missing)} of {len(hosts)} are ready"
-        )
-
-    def update(missing: Sequence[Host]) -> None:
+    def update(missing: Sequence[Host], every_s: float = UPDATE_S) -> None:
+        ready = len(hosts) - len(missing)
         if missing:
-            steps.update(text(missing))
+            names = f"connecting to {shortened(host.name for host in missing)}"
+            steps.show(f"{names}; {ready} of {len(hosts)} are ready" if ready else names, every_s)
 
-    steps.show(text(hosts))
+    update(hosts, 0.0)
     return update

@@ -20,54 +20,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tfdist.launch.agent_program import processes, stacks, system
 from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
-from tfdist.launch.agent_program.gpus import device_files, fullest_gpu
-from tfdist.launch.agent_program.processes import (
-    CLEAN_UP_KILL_S,
-    INHERITED,
-    PR_SET_CHILD_SUBREAPER,
-    children,
-    descriptor_variable,
-    dismiss,
-    end_agent,
-    fork_reaper,
-    kill_groups,
-    orphans,
-    prctl,
-    run_program,
-    terminate,
-)
-from tfdist.launch.agent_program.stacks import (
-    DUMP_S,
-    examine_stacks,
-    request_stacks,
-    stack_header,
-    wait_for_stacks,
-)
-from tfdist.launch.agent_program.system import (
-    ABANDONED,
-    check_folder,
-    cpu_time,
-    event_time,
-    host_usage,
-    listening_ports,
-    only_ends,
-    process_state,
-    remove_folder,
-    reserve,
-    resident_bytes,
-    temporary_root,
-    wait_channel,
-)
+from tfdist.launch.agent_program.gpus import fullest_gpu
+from tfdist.launch.agent_program.json_lines import LineReader, to_line
 from tfdist.launch.agent_program.template import AGENT_VARIABLE
-from tfdist.launch.agent_program.text import (
-    MAX_VALUES,
-    end_of_characters,
-    too_many_values,
-    why_refused,
-    with_valid_text,
-)
-from tfdist.launch.json_lines import LineReader, to_line
+from tfdist.launch.agent_program.text import MAX_VALUES, end_of_characters, too_many_values, why_refused
 
 HEARTBEAT_S = 2.0
 """Send a heartbeat after this time without another message."""
@@ -79,39 +37,33 @@ MAX_EVENT = 1 << 20
 """Bytes of an event. Longer ones are dropped."""
 MAX_EVENT_DEPTH = 50
 """Levels of lists and objects. A deeper JSON object could exhaust the stack of a recursive reader."""
-TOO_LONG = "it has more than 1 MiB"
 PARTIAL_S = 1.0
 """Send an incomplete line of output after this time (progress bars end theirs with a carriage return)."""
-STUCK_S, SLOW_EXIT_S = 5.0, 30.0
-"""Report a task that still exists this long after SIGKILL as stuck; the longer time if its threads are only ending, for
-which they need their turns on the cores of a busy host."""
+STUCK_S = 20.0
+"""Report a task that still exists this long after SIGKILL as stuck. On a busy host, its threads take a while to end."""
 LAST_MESSAGES_S = 5.0
 """Wait until the launcher has read the last messages."""
 LISTEN_POLL_S = 0.5
 """Interval of the checks whether the server of a task listens, and for how long; then with each heartbeat."""
 MOST_STACK_HANDLERS = 64
 """Processes of a task that are asked for their stacks."""
-KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""Exit codes of a task that was killed, and of a shell whose program was killed."""
 
 
 class _RunningTask:
     """One attempt of a task."""
 
-    def __init__(
-        self, name: str, attempt: int, pid: int, pipes: dict[str, int], barrier: int, port: int | None
-    ) -> None:
+    def __init__(self, name: str, attempt: int, pid: int, pipes: dict[str, int], port: int | None) -> None:
         self.name, self.attempt, self.pid, self.port = name, attempt, pid, port
+        self.barrier: int | None = pipes.pop("barrier")
         self.pipes = pipes  # those that are still open, by stream
-        self.barrier: int | None = barrier
         self.running = True  # until it is reaped; afterwards its pid may belong to another process
-        self.report_exit: Callable[[], None] = lambda: None  # once it is reaped
+        self.exit: dict[str, Any] = {}  # the values of its `Exited`, once it is reaped
         self.launched = False  # it runs its program
         self.listening = self.stopped = self.killed = False
-        self.kill_at = self.stuck_at = self.slow_until = math.inf
-        self.partial: dict[str, bytes] = {}  # the incomplete last line of each stream
+        self.kill_at = self.stuck_at = math.inf
+        self.events = LineReader(MAX_EVENT + 1)
+        self.partial: dict[str, bytes] = {}  # the incomplete last line of each other stream
         self.partial_due: dict[str, float] = {}
-        self.skips_event = False
         self.noted_drops: set[str] = set()  # reasons for which events were dropped
         self.oom_kills_before = oom_kills()
         self.stack_handlers: dict[int, int] = {}  # signals that make its processes write their stacks, by pid
@@ -135,7 +87,7 @@ class Agent:
     def __init__(self, temporary: str) -> None:
         self.temporary = temporary  # a folder that does not exist yet
         self.parent = os.getppid()
-        self.grace_s, self.launcher_timeout_s, self.kill_wait_s = 5.0, 60.0, 0.0  # until `Configure`
+        self.grace_s, self.launcher_timeout_s, self.kill_wait_s = 5.0, math.inf, 0.0  # until `Configure`
         self.clean_up_grace_s: float | None = None  # that of the last `Stop`, if no task was started since
         self.selector = selectors.EpollSelector()
         self.task_selector = selectors.EpollSelector()  # nested in the other one, so reading all tasks can be paused
@@ -149,17 +101,16 @@ class Agent:
         self.last_received = self.last_sent = time.monotonic()
         self.listen_poll_at = 0.0  # when to check again whether servers listen
         self.finished = self.disconnected = False
-        self.expects_heartbeats = False
         self.signal_received = ""
-        self.leave_at, self.has_reported = math.inf, False  # after a SIGTERM from a scheduler
-        self.kernel_log = KernelLog()
+        self.leave_at = math.inf  # after a SIGTERM from a scheduler
         self.package = ""  # the folder of the unpacked tfdist package, if the launcher sent it
         self.probe_server: Any = None
-        self.replies: list[tuple[str, dict[str, Any]]] = []  # from threads, to be sent by the event loop
+        self.kernel_log = KernelLog()
+        self.replies: list[tuple[str, dict[str, Any]]] = []  # from threads and signals, to be sent by the event loop
 
     def run(self) -> None:
         """Serve until the launcher sends `Finish`, disconnects or times out; then clean up the host."""
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
         self._watch_signals()
         for stream in (0, 1):
             os.set_blocking(stream, False)
@@ -167,7 +118,7 @@ class Agent:
         self.selector.register(self.task_selector, selectors.EVENT_READ, self._relay_all)
         try:
             self.unsent += b"\n"  # ends a partial line that a login script may have printed
-            self._send("alive", time=event_time())
+            self._send("alive", time=system.event_time())
             os.mkdir(self.temporary, 0o700)
             self._send_later("hello", lambda: {"description": describe()})
             while not self.finished:
@@ -186,23 +137,21 @@ class Agent:
         self._send_partial_lines(now)
         self._report_listening(now)
         if now - self.last_sent >= HEARTBEAT_S:
-            self._send("heartbeat", time=event_time())
-        if self.expects_heartbeats and not self.finished and now - self.last_received >= self.launcher_timeout_s:
+            self._send("heartbeat", time=system.event_time())
+        if not self.finished and now - self.last_received >= self.launcher_timeout_s:
             self._send("leaving", reason=f"no message from the launcher for {self.launcher_timeout_s:g} s")
             self._disconnect()
         if now >= self.leave_at:
-            self.signal_received, self.finished = "SIGTERM", True
+            self.signal_received, self.finished, self.leave_at = "SIGTERM", True, math.inf
 
     def _due(self) -> float:
-        due = [self.last_sent + HEARTBEAT_S]
+        due = [self.last_sent + HEARTBEAT_S, self.leave_at]
         for task in self._existing():
             due += [task.kill_at, task.stuck_at, *task.partial_due.values()]
         if any(_awaits_server(task) for task in self.by_pid.values()):
             due.append(self.listen_poll_at)
-        if self.expects_heartbeats and not self.finished:
-            due.append(self.last_received + self.launcher_timeout_s)
         if not self.finished:
-            due.append(self.leave_at)
+            due.append(self.last_received + self.launcher_timeout_s)
         return min(due)
 
     # --- the stream to the launcher
@@ -228,18 +177,19 @@ class Agent:
             self._flush()
         self.last_sent = time.monotonic()
 
-    def _send_later(self, kind: str, compute: Callable[[], dict[str, Any]]) -> None:
-        """Send a message whose values are computed in a thread, because that may take long."""
+    def _report(self, task: _RunningTask, kind: str, **values: Any) -> None:
+        self._send(kind, task=task.name, attempt=task.attempt, **values)
+
+    def _send_later(self, kind: str, compute: Callable[[], dict[str, Any]], **values: Any) -> None:
+        """Send a message of which some values are computed in a thread, because that may take long."""
 
         def run() -> None:
             try:
-                self.replies.append((kind, compute()))
+                self.replies.append((kind, {**values, **compute()}))
             except Exception as error:
                 self.replies.append(("leaving", {"reason": f"{type(error).__name__}: {error}"}))
-            try:
+            with contextlib.suppress(BlockingIOError):  # full: it wakes up anyway
                 self.wake_sockets[1].send(b"\0")
-            except BlockingIOError:  # full: it wakes up anyway
-                return
 
         threading.Thread(target=run, name=kind, daemon=True).start()
 
@@ -274,7 +224,7 @@ class Agent:
         self.grace_s, self.launcher_timeout_s, self.kill_wait_s = grace_s, launcher_timeout_s, kill_wait_s
 
     def _do_heartbeat(self, time: float) -> None:
-        self.expects_heartbeats = True  # a launcher that has sent one sends more; without them, the link is cut
+        return  # `_receive` notes when a message came
 
     def _do_finish(self) -> None:
         self.finished = True
@@ -284,13 +234,13 @@ class Agent:
             home, requested = os.path.expanduser("~"), os.path.expanduser(cwd)
             exists = os.path.isdir(requested)
             if package:
-                import base64  # these four are not needed on the launcher's own host
+                import base64  # these three are not needed on the launcher's own host
                 import io
-                import zipfile
-                import zlib
+                import tarfile
 
                 self.package = os.path.join(self.temporary, "package")
-                zipfile.ZipFile(io.BytesIO(zlib.decompress(base64.b64decode(package)))).extractall(self.package)
+                with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package))) as archive:
+                    archive.extractall(self.package)
             fallback = home if home_fallback and os.path.isdir(home) else ""
             actual, digest = requested if exists else fallback, ""
             with contextlib.suppress(OSError):
@@ -299,24 +249,24 @@ class Agent:
 
                     with open(os.path.join(actual, script), "rb") as file:
                         digest = hashlib.sha256(file.read()).hexdigest()
-            return {"request": request, "requested": requested, "actual": actual, "digest": digest}
+            return {"requested": requested, "actual": actual, "digest": digest}
 
-        self._send_later("prepared", prepare)
+        self._send_later("prepared", prepare, request=request)
 
     def _do_end_agent(self, request: int, mark: str, seconds: float) -> None:
-        self._send_later("agent_ended", lambda: {"request": request, "reason": end_agent(mark, seconds)})
+        self._send_later("agent_ended", lambda: {"reason": processes.end_agent(mark, seconds)}, request=request)
 
     def _do_reserve(self, request: int, ports: list[int], token: str) -> None:
         self._release_ports()
         for port in ports:
             try:
-                self.reserved_sockets.append(reserve(port))
+                self.reserved_sockets.append(system.reserve(port))
             except OSError as error:
                 self._send("not_reserved", request=request, port=port, reason=os.strerror(error.errno or 0))
                 return
         numbers = [reserved.getsockname()[1] for reserved in self.reserved_sockets]
         if token:
-            from tfdist.launch.probe import ProbeServer  # only jobs on other hosts need it
+            from tfdist.launch.agent_program.probe import ProbeServer  # only jobs on other hosts need it
 
             self.probe_server = ProbeServer(numbers, token)
         self._send("reserved", request=request, ports=numbers)
@@ -332,18 +282,20 @@ class Agent:
             self.probe_server = None
 
     def _do_dial(self, request: int, targets: list[tuple[str, int]], token: str, timeout_s: float) -> None:
-        from tfdist.launch.probe import dial_all
+        from tfdist.launch.agent_program.probe import dial_all
 
-        self._send_later("dial_result", lambda: {"request": request, "failures": dial_all(targets, token, timeout_s)})
+        self._send_later("dial_result", lambda: {"failures": dial_all(targets, token, timeout_s)}, request=request)
 
     def _do_measure_link(self, request: int, address: str, port: int, token: str, seconds: float) -> None:
-        from tfdist.launch.probe import measure_link
+        from tfdist.launch.agent_program.probe import measure_link
 
-        self._send_later("link_speed", lambda: {"request": request, **measure_link(address, port, token, seconds)})
+        self._send_later("link_speed", lambda: measure_link(address, port, token, seconds), request=request)
 
     def _do_check_folder(self, request: int, path: str, token: str, action: str) -> None:
         # in a thread: a network file system may take long to answer
-        self._send_later("folder_checked", lambda: {"request": request, "reason": check_folder(path, token, action)})
+        self._send_later(
+            "folder_checked", lambda: {"reason": system.check_folder(path, token, action)}, request=request
+        )
 
     def _do_start(
         self,
@@ -362,10 +314,10 @@ class Agent:
             if earlier is not None:
                 if earlier.running or earlier in self.ending:
                     raise RuntimeError(f"its attempt {earlier.attempt} still runs")
-                kill_groups(orphans(earlier.pid))
+                processes.kill_groups(processes.orphans(earlier.pid))
             self.clean_up_grace_s = None
             pid, pipes = self._fork(argv, env, cwd, cores)
-            running = _RunningTask(task, attempt, pid, pipes, pipes.pop("barrier"), port)
+            running = _RunningTask(task, attempt, pid, pipes, port)
             self.tasks[task] = self.by_pid[pid] = running
             for stream, descriptor in pipes.items():
                 os.set_blocking(descriptor, False)
@@ -376,42 +328,41 @@ class Agent:
     def _do_inspect(self, request: int, tasks: list[str], gpus: bool) -> None:
         running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}
         of_process: dict[str, Callable[[int], Any]] = {
-            "states": process_state,
-            "waits": wait_channel,
-            "cpu_s": cpu_time,
-            "resident_bytes": resident_bytes,
+            "states": system.process_state,
+            "waits": system.wait_channel,
+            "cpu_s": system.cpu_time,
+            "resident_bytes": system.resident_bytes,
         }
         values = {key: {name: read(pid) for name, pid in running.items()} for key, read in of_process.items()}
-        usage, now = host_usage(), event_time()
-        if gpus and device_files():
-            self._send_later(
-                "inspected", lambda: {"request": request, **values, "host": {**usage, **fullest_gpu()}, "time": now}
-            )
-        else:
-            self._send("inspected", request=request, **values, host=usage, time=now)
+        usage, now = system.host_usage(), system.event_time()
+
+        def host() -> dict[str, Any]:
+            return {"host": {**usage, **(fullest_gpu() if gpus else {})}}
+
+        self._send_later("inspected", host, request=request, time=now, **values)
 
     def _do_dump_stacks(self, request: int, tasks: list[str]) -> None:
         running = [task for task in self.by_pid.values() if task.name in tasks]
         asked_at: dict[str, float] = {}  # of the tasks that write their stacks
         for task in running:
             for pid, number in task.stack_handlers.items():
-                if request_stacks(task.pid, pid, number):
-                    self._send_text(task, "stacks", stack_header("faulthandler", pid).encode())
+                if stacks.request_stacks(task.pid, pid, number):
+                    self._send_text(task, "stacks", stacks.stack_header("faulthandler", pid).encode())
                     asked_at.setdefault(task.name, time.monotonic())
-        deadline = time.monotonic() + DUMP_S
+        deadline = time.monotonic() + stacks.DUMP_S
 
         def methods() -> dict[str, Any]:
             found = {task.name: self._collect_stacks(task, asked_at.get(task.name), deadline) for task in running}
-            return {"request": request, "methods": found}
+            return {"methods": found}
 
-        self._send_later("stacks_dumped", methods)
+        self._send_later("stacks_dumped", methods, request=request)
 
     def _collect_stacks(self, task: _RunningTask, asked_at: float | None, deadline: float) -> str:
         """Wait in a thread for the task's own stacks, or find others; return the method, or why there are none."""
         try:
-            if asked_at is not None and wait_for_stacks(lambda: task.stacks_written_at, asked_at):
+            if asked_at is not None and stacks.wait_for_stacks(lambda: task.stacks_written_at, asked_at):
                 return "faulthandler"
-            method, text = examine_stacks(task.pid, deadline)
+            method, text = stacks.examine_stacks(task.pid, deadline)
         except (OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
         values = {"task": task.name, "attempt": task.attempt, "stream": "stacks"}
@@ -451,12 +402,12 @@ class Agent:
             if self.package:
                 paths = (self.package, environment.get("PYTHONPATH"))
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-            environment |= {descriptor_variable(name): str(inner[name]) for name in INHERITED}
+            environment |= {processes.descriptor_variable(name): str(inner[name]) for name in processes.INHERITED}
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 pid = os.fork()
                 if pid == 0:
-                    run_program(argv, environment, cwd, cores, inner)
+                    processes.run_program(argv, environment, cwd, cores, inner)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         except OSError:
@@ -472,11 +423,11 @@ class Agent:
         waiting = [task for task in self.by_pid.values() if _awaits_server(task)]
         if not waiting or now < self.listen_poll_at:
             return
-        ports = listening_ports()
+        ports = system.listening_ports()
         for task in waiting:
             if task.port in ports:
                 task.listening = True
-                self._send("listening", task=task.name, attempt=task.attempt, time=event_time())
+                self._report(task, "listening", time=system.event_time())
         self.listen_poll_at = now + LISTEN_POLL_S
 
     # --- output and events of tasks
@@ -499,12 +450,13 @@ class Agent:
             self.task_selector.unregister(task.pipes[stream])
             os.close(task.pipes.pop(stream))
         if stream == "failure" and chunk:
-            self._send("not_started", task=task.name, attempt=task.attempt, reason=chunk.decode(errors="replace"))
+            self._report(task, "not_started", reason=chunk.decode(errors="replace"))
         elif stream == "failure":  # the end: it runs its program
             task.launched = True
-            self._send("started", task=task.name, attempt=task.attempt, pid=task.pid, time=event_time())
+            self._report(task, "started", pid=task.pid, time=system.event_time())
         elif stream == "events":
-            self._relay_events(task, chunk or b"\n")
+            for line in task.events.feed(chunk or b"\n"):
+                self._relay_event(task, line)
         else:
             self._relay_text(task, stream, chunk)
         return bool(chunk)
@@ -534,31 +486,17 @@ class Agent:
     def _send_text(self, task: _RunningTask, stream: str, text: bytes) -> None:
         if text:
             decoded = text.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 travel as surrogates
-            self._send("output", task=task.name, attempt=task.attempt, stream=stream, text=decoded)
-
-    def _relay_events(self, task: _RunningTask, chunk: bytes) -> None:
-        *lines, rest = (task.partial.pop("events", b"") + chunk).split(b"\n")
-        if task.skips_event and lines:
-            del lines[0]  # the rest of a line that was too long
-            task.skips_event = False
-        for line in lines:
-            self._relay_event(task, line)
-        task.skips_event = task.skips_event or len(rest) > MAX_EVENT
-        if task.skips_event:
-            self._note_drop(task, TOO_LONG)
-        else:
-            task.partial["events"] = rest
+            self._report(task, "output", stream=stream, text=decoded)
 
     def _relay_event(self, task: _RunningTask, line: bytes) -> None:
         if len(line) > MAX_EVENT or too_many_values(line):
-            self._note_drop(task, TOO_LONG if len(line) > MAX_EVENT else f"it has more than {MAX_VALUES:,} values")
+            most = "1 MiB" if len(line) > MAX_EVENT else f"{MAX_VALUES:,} values"
+            self._note_drop(task, f"it has more than {most}")
             return
         try:
             event = dict(json.loads(line))
         except (ValueError, TypeError, RecursionError):
             return
-        if event.get("event") == "failed":  # it tells why the task ends, so it is not dropped for its text
-            event = with_valid_text(event)
         refusal = why_refused(event, MAX_EVENT_DEPTH)
         if refusal:
             self._note_drop(task, refusal, event.get("event"))
@@ -568,7 +506,7 @@ class Agent:
             full = len(task.stack_handlers) >= MOST_STACK_HANDLERS
             if type(pid) is type(number) is int and pid > 1 and 0 < number <= signal.SIGRTMAX and not full:
                 task.stack_handlers[pid] = number
-        self._send("event", task=task.name, attempt=task.attempt, time=event_time(), event=event)
+        self._report(task, "event", time=system.event_time(), event=event)
 
     def _note_drop(self, task: _RunningTask, reason: str, name: Any = None) -> None:
         """Write why an event was dropped to the stderr of the task: one line for each reason."""
@@ -586,7 +524,7 @@ class Agent:
         if task not in self._existing():
             return
         if not task.stopped and grace_s > 0:
-            terminate(task.pid)
+            processes.terminate(task.pid)
         if not task.killed:
             task.kill_at = min(task.kill_at, time.monotonic() + grace_s)
         task.stopped = True
@@ -599,8 +537,7 @@ class Agent:
         for task in self._existing():
             if now >= task.kill_at:
                 task.kill_at, task.killed, task.stuck_at = math.inf, True, now + STUCK_S
-                task.slow_until = now + SLOW_EXIT_S
-                kill_groups([task.pid] if task.running else orphans(task.pid))
+                processes.kill_groups([task.pid] if task.running else processes.orphans(task.pid))
             if now >= task.stuck_at:
                 self._check_stuck(task, now)
 
@@ -609,14 +546,12 @@ class Agent:
         if task not in self._existing():
             return
         task.stuck_at = math.inf
-        if task.running and now < task.slow_until and only_ends(task.pid):
-            task.stuck_at = min(now + STUCK_S, task.slow_until)
-        elif task.running:
+        if task.running:
             self.unkillable.add(task.pid)
-            state, wait = process_state(task.pid), wait_channel(task.pid)
-            self._send("stuck", task=task.name, attempt=task.attempt, time=event_time(), state=state, wait=wait)
+            state, wait = system.process_state(task.pid), system.wait_channel(task.pid)
+            self._report(task, "stuck", time=system.event_time(), state=state, wait=wait)
         else:
-            self.unkillable |= orphans(task.pid)
+            self.unkillable |= processes.orphans(task.pid)
             self._finish(task)
 
     def _reap(self) -> None:
@@ -627,30 +562,28 @@ class Agent:
                 break
             if pid == 0:
                 break
-            for pids in (self.terminated, self.unkillable, ABANDONED):
-                pids.discard(pid)
+            self.terminated.discard(pid)
+            self.unkillable.discard(pid)
+            system.ABANDONED.pop(pid, None)
             if pid in self.by_pid:
                 self._keep_exit(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
-        for task in [task for task in self.ending if not task.stopped or not orphans(task.pid)]:
+        for task in [task for task in self.ending if not task.stopped or not processes.orphans(task.pid)]:
             self._finish(task)
 
     def _keep_exit(self, task: _RunningTask, code: int, usage: resource.struct_rusage) -> None:
         # If a stopped task was a shell, its program still has the rest of the grace period to save and to log.
         task.running = False
         task.release(None)
-        exited_at, kills = event_time(), max(0, oom_kills() - task.oom_kills_before)
-        kernel_log = self.kernel_log.find(task.pid, kills > 0) if code in KILLED and not task.killed else ""
-        task.report_exit = lambda: self._send(
-            "exited",
-            task=task.name,
-            attempt=task.attempt,
-            code=code,
-            time=exited_at,
-            peak_memory_bytes=usage.ru_maxrss * 1024,
-            cpu_s=usage.ru_utime + usage.ru_stime,
-            oom_kills=kills,
-            kernel_log=kernel_log,
-        )
+        kills = max(0, oom_kills() - task.oom_kills_before)
+        shot = code in (-signal.SIGKILL, 128 + signal.SIGKILL) and not task.killed  # itself, or the program in a shell
+        task.exit = {
+            "code": code,
+            "time": system.event_time(),
+            "peak_memory_bytes": usage.ru_maxrss * 1024,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "oom_kills": kills,
+            "kernel_log": self.kernel_log.find(task.pid, kills > 0) if shot else "",
+        }
         self.ending.append(task)
         if task.stopped:
             self._terminate_orphans(task.pid)
@@ -666,12 +599,12 @@ class Agent:
         for stream in ("stdout", "stderr", "stacks"):  # a pipe may be open in another process
             self._send_text(task, stream, task.partial.pop(stream, b""))
         if task.launched:
-            task.report_exit()
+            self._report(task, "exited", **task.exit)
 
     def _terminate_orphans(self, group: int | None = None) -> None:
-        for pid in orphans(group) - self.by_pid.keys() - self.terminated:
+        for pid in processes.orphans(group) - self.by_pid.keys() - self.terminated:
             self.terminated.add(pid)
-            terminate(pid)
+            processes.terminate(pid)
 
     # --- signals, and the agent's own end
 
@@ -688,7 +621,9 @@ class Agent:
 
     def _take_signal(self, number: int, _frame: object) -> None:
         if number == signal.SIGTERM and self.kill_wait_s:  # our parent forwards it, so it comes twice
-            self.leave_at = min(self.leave_at, time.monotonic() + self.kill_wait_s)
+            if self.leave_at == math.inf:
+                self.leave_at = time.monotonic() + self.kill_wait_s
+                self.replies.append(("terminated", {}))
             return
         self.signal_received = signal.Signals(number).name
         self.finished = True
@@ -696,14 +631,11 @@ class Agent:
     def _wake(self) -> None:
         self.wake_sockets[0].recv(CHUNK)
         self._reap()
-        if self.leave_at < math.inf and not self.has_reported:
-            self.has_reported = True
-            self._send("terminated")
         while self.replies:
             kind, values = self.replies.pop(0)
             self._send(kind, **values)
             self.finished = self.finished or kind == "leaving"
-        kill_groups(ABANDONED & children())
+        processes.kill_groups(system.ABANDONED.keys() & processes.children())
 
     def _clean_up(self) -> None:
         # As a subreaper, we also inherit orphaned grandchildren, so continue until no child is left.
@@ -715,12 +647,13 @@ class Agent:
         for task in self.by_pid.values():
             self._stop(task, grace_s)
         kill_at = time.monotonic() + grace_s
-        while (left := children() - self.unkillable - ABANDONED) and time.monotonic() < kill_at + CLEAN_UP_KILL_S:
+        until = kill_at + processes.CLEAN_UP_KILL_S
+        while (left := processes.children() - self.unkillable - system.ABANDONED.keys()) and time.monotonic() < until:
             self._terminate_orphans()
             if time.monotonic() >= kill_at:
-                kill_groups(left)
+                processes.kill_groups(left)
             self._step(0.02)
-        remove_folder(self.temporary)
+        system.remove_folder(self.temporary)
         self._release_ports()
         until = time.monotonic() + LAST_MESSAGES_S
         while self.unsent and time.monotonic() < until:
@@ -735,8 +668,8 @@ def _awaits_server(task: _RunningTask) -> bool:
 def main() -> None:
     """Run an agent to its end, and end the process."""
     warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Python 3.12 warns of a fork with threads
-    folder = os.path.join(temporary_root(), f"tfdist-{os.urandom(6).hex()}")
-    guard = fork_reaper(folder)
+    folder = os.path.join(system.temporary_root(), f"tfdist-{os.urandom(6).hex()}")
+    guard = processes.fork_reaper(folder)
     Agent(folder).run()
-    dismiss(guard)
+    processes.dismiss(guard)
     os._exit(0)  # threads may still wait for something

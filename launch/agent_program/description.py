@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import sys
+from contextlib import suppress
 from typing import Any
 
 from tfdist.launch.agent_program.gpus import describe_gpus
@@ -48,11 +49,10 @@ def cgroup_cores(root: str = "") -> float | None:
     """The number of cores whose time this process's cgroups may use; None: no limit."""
     limits = []
     for folder in cgroup_folders("cpu", root):
-        files = ("cpu.max",) if os.path.exists(f"{folder}/cpu.max") else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        values = " ".join(
-            read_text(f"{folder}/{file}") for file in files
-        ).split()  # quota and period; max or -1: no limit
-        if len(values) == 2 and values[0].isdigit():
+        # quota and period; max or -1: no limit
+        values = read_text(f"{folder}/cpu.max").split()
+        values = values or [read_text(f"{folder}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+        if values[0].isdigit():
             limits.append(int(values[0]) / int(values[1]))
     return min(limits, default=None)
 
@@ -149,14 +149,11 @@ def _versions() -> dict[str, str]:
     versions: dict[str, str] = {}
     pattern = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)\.dist-info$")
     for folder in sys.path:
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:  # a zip, missing, or unreadable: Python skips it too
-            continue
-        for name, version in (match.groups() for match in map(pattern.match, names) if match):
-            package = PACKAGES.get(name.lower().replace(".", "_"))
-            if package is not None:
-                versions.setdefault(package, version)
+        with suppress(OSError):  # a zip, missing, or unreadable: Python skips it too
+            for match in filter(None, map(pattern.match, sorted(os.listdir(folder)))):
+                package = PACKAGES.get(match[1].lower().replace(".", "_"))
+                if package is not None:
+                    versions.setdefault(package, match[2])
     return versions
 
 

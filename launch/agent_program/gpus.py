@@ -52,7 +52,7 @@ def gpu_memory_and_cores(tool: str) -> dict[str, tuple[int, list[int]]]:
 
 def fullest_gpu() -> dict[str, float]:
     """`gpu_free_bytes` and `gpu_total_bytes` of the GPU with the least free memory; empty without nvidia-smi."""
-    tool = find_program("nvidia-smi")
+    tool = find_program("nvidia-smi") if device_files() else None
     query = "--query-gpu=memory.free,memory.total"
     text = output_of([tool, query, "--format=csv,noheader,nounits"]) if tool else ""
     rows = [re.match(r"(\d+), (\d+)", line) for line in text.splitlines()]

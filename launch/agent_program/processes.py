@@ -167,22 +167,18 @@ def _start_guard(temporary: str) -> int:
     reader, writer = os.pipe()
     null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]
     actions = [(os.POSIX_SPAWN_DUP2, reader, 0), *null]
-    try:
+    with contextlib.suppress(OSError):  # without a shell or another process, the two must do
         shell = os.posix_spawn("/bin/sh", ["sh", "-c", _GUARD], {"PATH": os.defpath}, file_actions=actions, setsid=True)
         os.waitpid(shell, 0)  # the guard itself is in the background, and no child of ours
         os.write(writer, os.fsencode(f"{temporary}\n"))
-    except OSError:  # without a shell or another process, the two must do
-        pass
     os.close(reader)
     return writer
 
 
 def dismiss(guard: int) -> None:
     """End the guard: nothing is left that it could have to kill."""
-    try:
+    with contextlib.suppress(OSError):  # it was dismissed before, or killed
         os.write(guard, b"ended\n")
-    except OSError:  # it was dismissed before, or killed
-        return
 
 
 def prctl(option: int, value: int) -> None:
@@ -206,19 +202,15 @@ def orphans(group: int | None = None) -> set[int]:
 
 def terminate(pid: int) -> None:
     """Send SIGTERM to a child that was not reaped."""
-    try:
+    with contextlib.suppress(PermissionError):  # it runs as another user
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGCONT)  # else SIGTERM waits until somebody continues a process that was stopped
-    except PermissionError:  # it runs as another user
-        return
 
 
 def kill_groups(pids: Iterable[int]) -> None:
     """Send SIGKILL to children that were not reaped and to their process groups, but never to our own group."""
     for pid in pids:
         for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 if number != os.getpgrp():
                     kill(number, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue

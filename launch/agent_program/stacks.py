@@ -6,15 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tfdist.launch.agent_program.system import (
-    cpu_time,
-    find_program,
-    output_of,
-    process_stat,
-    process_state,
-    read_text,
-    thread_state,
-)
+from tfdist.launch.agent_program import system
 
 HANDLER_S, HANDLER_PAUSE_S = 3.0, 0.2
 """Time limit of a process to start to write its stacks; they are complete after this pause."""
@@ -28,14 +20,14 @@ SUSPENDED = ("T", "t", "Z", "X")
 
 def catches_signal(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal (SigCgt in man 5 proc_pid_status), and is not suspended."""
-    lines = dict(line.split(":", 1) for line in read_text(f"/proc/{pid}/status").splitlines() if ":" in line)
+    lines = dict(line.split(":", 1) for line in system.read_text(f"/proc/{pid}/status").splitlines() if ":" in line)
     caught = int(lines.get("SigCgt", "0").strip(), 16)
-    return bool(caught >> (number - 1) & 1) and process_state(pid) not in SUSPENDED
+    return bool(caught >> (number - 1) & 1) and system.process_state(pid) not in SUSPENDED
 
 
 def request_stacks(session: int, pid: int, number: int) -> bool:
     """Send the signal that makes a process write its stacks, if it is in the session and catches it."""
-    if process_stat(pid)[3:4] != [str(session)] or not catches_signal(pid, number):
+    if system.process_stat(pid)[3:4] != [str(session)] or not catches_signal(pid, number):
         return False
     try:
         os.kill(pid, number)
@@ -65,9 +57,8 @@ def examine_stacks(session: int, deadline: float) -> "tuple[str, str]":
         session: the pid of its first process.
         deadline: monotonic; py-spy is not started after it.
     """
-    pids = [
-        pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if process_stat(pid)[3:4] == [str(session)]
-    ]
+    running = map(int, filter(str.isdigit, os.listdir("/proc")))
+    pids = [pid for pid in running if system.process_stat(pid)[3:4] == [str(session)]]
     pids = ([pid for pid in pids if is_python(pid)] or pids)[:MOST_PROCESSES]
     spied = {pid: spy_stacks(pid) if time.monotonic() < deadline else "" for pid in pids}
     return "py-spy" if any(spied.values()) else "/proc", "".join(spied[pid] or proc_threads(pid) for pid in pids)
@@ -76,10 +67,10 @@ def examine_stacks(session: int, deadline: float) -> "tuple[str, str]":
 def spy_stacks(pid: int) -> str:
     """What py-spy shows of a process; empty if it is not installed or fails. The process continues meanwhile."""
     beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
-    spy = find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
-    if spy is None or process_state(pid) in SUSPENDED or not is_python(pid):
+    spy = system.find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
+    if spy is None or system.process_state(pid) in SUSPENDED or not is_python(pid):
         return ""
-    dump = output_of([spy, "dump", "--nonblocking", "--full-filenames", "--pid", str(pid)])
+    dump = system.output_of([spy, "dump", "--nonblocking", "--full-filenames", "--pid", str(pid)])
     return stack_header("py-spy", pid) + dump if dump else ""
 
 
@@ -96,15 +87,15 @@ def proc_threads(pid: int) -> str:
     alike: Counter[str] = Counter()
     for thread in sorted(os.listdir(f"/proc/{pid}/task") if os.path.isdir(f"/proc/{pid}/task") else (), key=int):
         folder = f"/proc/{pid}/task/{thread}"
-        state = thread_state(pid, thread) or "?"
-        name, wait = read_text(f"{folder}/comm").strip(), read_text(f"{folder}/wchan").strip("0")
-        call = (read_text(f"{folder}/syscall").split() or [""])[0]
+        state = system.thread_state(pid, thread) or "?"
+        name, wait = system.read_text(f"{folder}/comm").strip(), system.read_text(f"{folder}/wchan").strip("0")
+        call = (system.read_text(f"{folder}/syscall").split() or [""])[0]
         what = f"{'main thread' if thread == str(pid) else 'thread'} {name}: state {state}"
         what += f", waits in {wait}" if wait else ""
         alike[what + (f", system call {call}" if call.isdigit() else "")] += 1
     lines = "".join(f"  {f'{count} x ' if count > 1 else ''}{what}\n" for what, count in alike.items())
-    command = " ".join(read_text(f"/proc/{pid}/cmdline").split("\0")).strip()[:200]
-    return f"{stack_header('/proc', pid)}  {command}, CPU time {cpu_time(pid):.1f} s\n{lines}" if lines else ""
+    command = " ".join(system.read_text(f"/proc/{pid}/cmdline").split("\0")).strip()[:200]
+    return f"{stack_header('/proc', pid)}  {command}, CPU time {system.cpu_time(pid):.1f} s\n{lines}" if lines else ""
 
 
 def stack_header(method: str, pid: int) -> str:

@@ -1,15 +1,15 @@
 """What the agent reads of its host, and runs there: clock, small files, folders, ports, commands. Part of the agent."""
 
 import os
-import selectors
 import socket
 import time
 from contextlib import suppress
+from typing import Any
 
 COMMAND_TIMEOUT_S = 8.0
 """Time limit of nvidia-smi."""
-ABANDONED: set[int] = set()
-"""Commands that did not end in time. The agent kills them, but never waits for them."""
+ABANDONED: dict[int, Any] = {}
+"""Commands that did not end in time, by pid. The agent kills them, but never waits for them."""
 
 
 def find_program(name: str) -> str | None:
@@ -23,26 +23,23 @@ def output_of(command: list[str]) -> str:
 
     After a timeout the command is abandoned: in uninterruptible sleep it would not even end when killed.
     """
-    reader, writer = os.pipe()
-    opened = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 2)]
-    actions = [*opened, (os.POSIX_SPAWN_DUP2, writer, 1)]
+    import subprocess  # takes time, and only GPUs and py-spy need it
+
     try:  # in its own process group, so that its children are killed with it
-        pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions, setpgroup=0)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     except OSError:
-        os.close(reader)
         return ""
-    finally:
-        os.close(writer)
-    with open(reader, "rb", buffering=0) as stream, selectors.PollSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        deadline, output = time.monotonic() + COMMAND_TIMEOUT_S, b""
-        while (left_s := deadline - time.monotonic()) > 0 and selector.select(left_s):
-            chunk = stream.read(1 << 16) or b""
-            if not chunk:
-                return output.decode(errors="replace")
-            output += chunk
-    ABANDONED.add(pid)
-    return ""
+    try:
+        return process.communicate(timeout=COMMAND_TIMEOUT_S)[0].decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        ABANDONED[process.pid] = process
+        return ""
 
 
 def reserve(port: int) -> socket.socket:
@@ -68,16 +65,13 @@ def listening_ports() -> set[int]:
     """The TCP ports that any process of this host listens on."""
     ports = set()
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(path, encoding="ascii") as lines:
-                next(lines)
-                for line in lines:
-                    _, local, _, state, *_ = line.split(None, 4)
-                    if state != "0A":  # listening sockets come first; reading all others could take long
-                        break
-                    ports.add(int(local.rpartition(":")[2], 16))
-        except (OSError, StopIteration):  # no IPv6
-            continue
+        with suppress(OSError, StopIteration), open(path, encoding="ascii") as lines:  # there may be no IPv6
+            next(lines)
+            for line in lines:
+                _, local, _, state, *_ = line.split(None, 4)
+                if state != "0A":  # listening sockets come first; reading all others could take long
+                    break
+                ports.add(int(local.rpartition(":")[2], 16))
     return ports
 
 
@@ -155,15 +149,6 @@ def remove_folder(path: str) -> None:
 def process_state(pid: int) -> str:
     """`R`, `S`, `T`, `D`, ... as in /proc/PID/stat; empty if the process does not exist."""
     return (process_stat(pid) or [""])[0]
-
-
-def only_ends(pid: int) -> bool:
-    """Whether a process has ended but for threads, none of which waits for a device (state D)."""
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return True
-    return process_state(pid) == "Z" and not any(thread_state(pid, thread) == "D" for thread in threads)
 
 
 def thread_state(pid: int, thread: str) -> str:

@@ -1,10 +1,9 @@
 """Checks of what tasks write. Part of the agent."""
 
+import codecs
 import re
 from typing import Any
 
-UTF8_LENGTHS = ((0xF5, 1), (0xF0, 4), (0xE0, 3), (0xC2, 2), (0, 1))
-"""Bytes of a character from this first byte on. 0xF5 to 0xFF, 0xC0 and 0xC1 are in no UTF-8 text."""
 MAX_INTEGER = 1 << 63
 """Integers in messages are below this, and at least its negative: 64 bits hold them."""
 LONE_SURROGATE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
@@ -16,18 +15,9 @@ _SEPARATORS = (b",", b"[", b"{")
 
 def end_of_characters(text: bytes) -> int:
     """The length of `text` without an incomplete UTF-8 character at its end."""
-    for back in range(1, min(3, len(text)) + 1):
-        byte = text[-back]
-        if byte & 0xC0 != 0x80:  # the first byte of a character
-            length = next(length for first, length in UTF8_LENGTHS if byte >= first)
-            return len(text) - back if length > back else len(text)
-    return len(text)
-
-
-def with_valid_text(event: dict[str, Any]) -> dict[str, Any]:
-    """The event with U+FFFD for each lone surrogate in the texts that are its values."""
-    texts = {name: LONE_SURROGATE.sub("\ufffd", value) for name, value in event.items() if isinstance(value, str)}
-    return event | texts
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(text)
+    return len(text) - len(decoder.getstate()[0])
 
 
 def why_refused(value: Any, levels: int) -> str:

@@ -4,14 +4,12 @@ import base64
 import io
 import marshal
 import sys
-import zlib
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
-from tfdist.launch import agent_program, json_lines, probe
+from tfdist.launch import agent_program
 from tfdist.launch.agent_program import loader
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import command_on
@@ -20,26 +18,22 @@ _PACKAGES = ("tfdist", *(f"tfdist.{name}" for name in ("cli", "launch", "strateg
 
 
 @cache
-def package_zip() -> bytes:
-    """All installed files of tfdist, data files included. Works for wheels and for editable installs."""
-    import zipfile  # only jobs on other hosts need it
+def package_text() -> str:
+    """All installed files of tfdist, data files included: a compressed tar in base64, for `Prepare`.
+
+    Works for wheels and for editable installs.
+    """
+    import tarfile  # only jobs on other hosts need these
+    from importlib.resources import files
 
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", strict_timestamps=False) as archive:
+    with tarfile.open(fileobj=buffer, mode="w:gz", dereference=True) as archive:
         for package in _PACKAGES:
-            spec = find_spec(package)
-            assert spec is not None
-            assert spec.origin is not None
-            folder = Path(spec.origin).parent
+            folder = Path(str(files(package)))
             for path in sorted(folder.glob("*") if package == "tfdist" else folder.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
-                    archive.write(path, f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}")
-    return buffer.getvalue()
-
-
-def package_text() -> str:
-    """The zip, compressed as a whole (half the size of small files on their own) and in base64, for `Prepare`."""
-    return base64.b64encode(zlib.compress(package_zip())).decode()
+                    archive.add(path, f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}")
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 _BOOTSTRAP = (
@@ -83,11 +77,9 @@ def agent_source(host: Host) -> bytes:
 
 @cache
 def _program(compiled: bool) -> bytes:
-    files = [*Path(agent_program.__path__[0]).glob("*.py"), Path(probe.__file__), Path(json_lines.__file__)]
     modules: dict[str, str | CodeType] = {"tfdist": "", "tfdist.launch": ""}
-    for file in files:
-        package = agent_program.__name__ if file.parent.name == "agent_program" else "tfdist.launch"
-        name = package if file.stem == "__init__" else f"{package}.{file.stem}"
+    for file in Path(agent_program.__path__[0]).glob("*.py"):
+        name = f"{agent_program.__name__}.{file.stem}".removesuffix(".__init__")
         text = file.read_text(encoding="utf-8")
         modules[name] = compile(text, name, "exec") if compiled else text
     return marshal.dumps(modules)

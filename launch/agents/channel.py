@@ -20,26 +20,14 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from queue import SimpleQueue
 
+from tfdist.launch.agent_program.json_lines import LineReader
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import AgentLost, Inbox
-from tfdist.launch.agents.messages import (
-    Alive,
-    Event,
-    Exited,
-    Heartbeat,
-    Leaving,
-    Listening,
-    Started,
-    Stuck,
-    ToAgent,
-    decode,
-    encode,
-)
-from tfdist.launch.agents.template import ForkedAgent, StartedAgent, Template
+from tfdist.launch.agents.messages import Alive, Event, Heartbeat, Leaving, Timed, ToAgent, decode, encode
+from tfdist.launch.agents.template import StartedAgent, Template
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.json_lines import LineReader
 from tfdist.launch.text import plain
 
 Limit = tuple[int, int]
@@ -63,10 +51,8 @@ def shield(pid: int) -> Limit | None:
 
 def unshield(pid: int, limit: Limit) -> None:
     """Let the process open files and connections again, as before `shield`."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
-    except (OSError, ValueError):
-        return
 
 
 CLEAN_UP_S = 5.0
@@ -87,9 +73,6 @@ CLOCK_WAS_SET_S = 1.0
 """A larger difference from the local agent is no latency: the clock was set between the starts of the two."""
 MOST_DRIFT = 1e-4
 """How much faster one clock may run than another. Without NTP, that of two computers is up to 4 s per day (5e-5)."""
-SHIELDED_S = 3.0
-"""Without a message from an agent, which sends one every 2 s, until its shield is lifted: it may have been killed."""
-_TIMED = (Started, Listening, Event, Exited, Stuck)
 
 
 class Channel:
@@ -119,7 +102,6 @@ class Channel:
         self._measured_at = 0.0
         self._limit: Limit | None = None
         """Limit of the open files of our process, while it is shielded."""
-        self._shield_wanted = False
         self._shield_lock = threading.Lock()
         self.lost = False
         """The stream ended, or the agent said that it leaves. `AgentLost` was or will be sent to the present inbox."""
@@ -134,7 +116,6 @@ class Channel:
             program = agent_argv(host)[0]
             fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
-        assert self.process.stderr is not None
         self._stderr = self.process.stderr.fileno()
         if forked is None:
             self._unsent.put(agent_source(host))
@@ -142,11 +123,6 @@ class Channel:
         self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
         self._reader.start()
         self._writer.start()
-
-    @property
-    def forked(self) -> bool:
-        """Whether the agent comes from a template."""
-        return isinstance(self.process, ForkedAgent)
 
     def send(self, message: ToAgent) -> None:
         """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""
@@ -156,23 +132,15 @@ class Channel:
         """Send what arrives from now on to another inbox."""
         self._inbox = inbox
 
-    def shield(self) -> None:
-        """Keep our process from killing the agent on SIGTERM, if it is of that kind, until `unshield`."""
-        self._shield_wanted = self.host.needs_shield
-        self.update_shield()
+    def shield(self, wanted: bool) -> None:
+        """Keep our process from killing the agent on SIGTERM, if it is of that kind, or stop doing so.
 
-    def unshield(self) -> None:
-        """End that: our process needs a connection to learn of the end of the agent."""
-        self._shield_wanted = False
-        self.update_shield()
-
-    def update_shield(self) -> None:
-        """Shield our process if that is wanted, but not while the agent is silent. For any thread, now and then."""
+        Our process needs a connection to learn of the end of the agent.
+        """
+        if not self.host.needs_shield or not isinstance(self.process, StartedAgent):
+            return
         with self._shield_lock:
-            heard = time.monotonic() - self.last_received < SHIELDED_S
-            if not isinstance(self.process, StartedAgent):
-                return
-            if self._shield_wanted and heard and not (self.lost or self._closing):
+            if wanted and not (self.lost or self._closing):
                 self._limit = self._limit or shield(self.process.pid)
             elif self._limit is not None:
                 limit, self._limit = self._limit, None
@@ -181,7 +149,7 @@ class Channel:
     def close_stdin(self) -> None:
         """Make the agent clean up its host and exit, after all messages; do not wait for it."""
         self._closing = True
-        self.unshield()
+        self.shield(False)
         self._unsent.put(None)
 
     def close(self, timeout_s: float) -> None:
@@ -202,8 +170,6 @@ class Channel:
         self._writer.join(timeout=1)  # a pipe without a reader does not block
         self.process.reap()
         if not self._reader.is_alive():  # else closing would block
-            assert self.process.stdout is not None
-            assert self.process.stderr is not None
             self.process.stdout.close()
             self.process.stderr.close()
 
@@ -215,7 +181,6 @@ class Channel:
         return True
 
     def _write(self) -> None:
-        assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             while (data := self._unsent.get()) is not None:
                 self.process.stdin.write(data)
@@ -241,11 +206,10 @@ class Channel:
         self._report_loss(self._last_words.decode(errors="replace").strip() or text or "its stream ended")
 
     def _lines(self) -> Iterator[bytes]:
-        """The lines of the agent's stdout, without their ends; of one that is too long, pieces of at least `MAX_LINE`.
+        """The lines of the agent's stdout, without their ends; of one that is too long, at least `MAX_LINE` bytes.
 
         Its stderr is read meanwhile.
         """
-        assert self.process.stdout is not None
         stdout, reader = self.process.stdout.fileno(), LineReader(MAX_LINE)
         poll = select.poll()  # needs no open file
         for descriptor in (stdout, self._stderr):
@@ -292,7 +256,7 @@ class Channel:
             now = event_time()
             self.behind_s = updated_offset(self.behind_s, now - self._measured_at, now - message.time)
             self._measured_at, self.alive = now, True
-        if isinstance(message, _TIMED) and (not self.host.local or abs(self.behind_s) > CLOCK_WAS_SET_S):
+        if isinstance(message, Timed) and (not self.host.local or abs(self.behind_s) > CLOCK_WAS_SET_S):
             message = replace(message, time=message.time + self.behind_s)
         if self._closing:  # nobody waits for it, and the inbox may be full
             return
@@ -303,7 +267,7 @@ class Channel:
 
     def _report_loss(self, reason: str) -> None:
         known, self.lost = self.lost, True  # before the inbox is read: see `Fleet.add`
-        self.unshield()
+        self.shield(False)
         if not known:
             heard_at = event_time() - max(0.0, time.monotonic() - self.last_received)
             self._inbox.put(self.host, AgentLost(self.host.name, plain(reason[-MOST_REASON:]), heard_at))
@@ -336,7 +300,6 @@ def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[
             for channel in list(channels.values()):
                 if not channel.host.local:
                     channel.send(Heartbeat(event_time()))
-                    channel.update_shield()
 
     thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
     thread.start()

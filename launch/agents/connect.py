@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import CLEAN_UP_S, DESCRIPTORS, Channel, heartbeats
 from tfdist.launch.agents.fleet import POLL_S, Fleet
 from tfdist.launch.agents.inbox import AgentLost, Inbox, interruptions
-from tfdist.launch.agents.messages import Alive, Configure, Heartbeat, Hello, LoggedIn
-from tfdist.launch.agents.template import Template
+from tfdist.launch.agents.messages import Alive, Configure, Hello, LoggedIn
+from tfdist.launch.agents.template import ForkedAgent, Template
 from tfdist.launch.errors import raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.hosts.transport import connection_problem
@@ -96,8 +95,6 @@ class _Connecting:
     describing: dict[Host, None] = field(default_factory=dict)
     """Logged in, but without a description yet."""
     tries: Counter[Host] = field(default_factory=Counter)
-    logins: dict[str, int] = field(default_factory=dict)
-    """Logins at the same time through each gateway that has refused one."""
     deadline: float = math.inf
     """Of the descriptions."""
 
@@ -123,15 +120,14 @@ class _Connecting:
         policy, logins = self.fleet.policy, Counter(host.gateway for host in self.late_at)
         now = time.monotonic()
         for host in [host for host, not_before in self.not_before.items() if now >= not_before]:
-            if not host.gateway or logins[host.gateway] < self.logins.get(host.gateway, LOGINS_PER_GATEWAY):
+            if not host.gateway or logins[host.gateway] < LOGINS_PER_GATEWAY:
                 logins[host.gateway] += 1
                 del self.not_before[host]
                 self.tries[host] += 1
                 template = self.fleet.template if host.local and not host.python else None
                 channel = self.fleet.channels[host] = Channel(host, self.fleet.inbox, template)
-                channel.send(Configure(policy.grace_s, policy.launcher_timeout_s, policy.kill_wait_s))
-                if not host.local:  # from the first heartbeat on, an agent watches for a cut link
-                    channel.send(Heartbeat(event_time()))
+                launcher_timeout_s = math.inf if host.local else policy.launcher_timeout_s
+                channel.send(Configure(policy.grace_s, launcher_timeout_s, policy.kill_wait_s))
                 self.late_at[host] = time.monotonic() + policy.login_s
 
     def _handle(self, host: Host, message: object) -> None:
@@ -147,7 +143,6 @@ class _Connecting:
                     self.fleet.channels.pop(host).close(0.0)
                     del self.late_at[host]
                     self.not_before[host] = time.monotonic() + RETRY_S * self.tries[host]
-                    self.logins[host.gateway] = max(1, self.logins.get(host.gateway, LOGINS_PER_GATEWAY) // 2)
                 else:
                     self._lose(host, reason)
 
@@ -169,7 +164,7 @@ class _Connecting:
     def _lose(self, host: Host, reason: str) -> None:
         for waiting in (self.late_at, self.not_before, self.describing):
             waiting.pop(host, None)
-        if host in self.fleet.channels and self.fleet.channels[host].forked:
+        if host in self.fleet.channels and isinstance(self.fleet.channels[host].process, ForkedAgent):
             # the template is late, or has failed: once more without it
             self.fleet.channels.pop(host).close(0.0)
             self.fleet.inbox.drop_from(host)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_args
 
+from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.agent_program.text import MAX_VALUES, too_many_values
-from tfdist.launch.json_lines import to_line
 from tfdist.launch.text import plain
 from tfdist.launch.typed_json import Between, Count, MaxLength, Seconds, Time, from_json, parse_json, with_texts
 
@@ -62,7 +62,7 @@ class Configure:
     grace_s: float
     """Seconds between SIGTERM and SIGKILL when the agent stops its tasks without a `Stop`."""
     launcher_timeout_s: float
-    """Without a message from a launcher that sends heartbeats, until the agent stops its tasks and exits."""
+    """Without a message from the launcher, until the agent stops its tasks and exits; infinity without heartbeats."""
     kill_wait_s: float = 0.0
     """Seconds from SIGTERM until the agent stops its tasks and exits; the launcher knows at once. 0: no wait."""
 
@@ -72,7 +72,7 @@ class Prepare(Request):
     """Unpack the tfdist package and check that tasks can run in `cwd` (`~` is expanded on the host)."""
 
     package: str
-    """A zip in base64; empty if tfdist is installed on the host."""
+    """A compressed tar in base64; empty if tfdist is installed on the host."""
     cwd: str
     home_fallback: bool
     """Whether tasks run in the home folder if `cwd` does not exist."""
@@ -430,12 +430,12 @@ class Leaving:
 
 AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpStacks | CheckFolder
 ToAgent = AnyRequest | Configure | CloseProbe | Start | Stop | Release | Finish | Heartbeat
+Timed = Started | Listening | Event | Exited | Stuck
+"""Times are seconds since 1970 by the host's clock; the channel converts these to this machine's clock."""
 FromAgent = (
     LoggedIn | Alive | Hello | Prepared | AgentEnded | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
-    | StacksDumped | FolderChecked | Started | NotStarted | Listening | Output | Event | Exited | Stuck | Heartbeat
-    | Terminated | Leaving
+    | StacksDumped | FolderChecked | NotStarted | Output | Timed | Heartbeat | Terminated | Leaving
 )  # fmt: skip
-"""Times are seconds since 1970 by the host's clock; the channel converts them to this machine's clock."""
 
 
 ENVELOPE = 100

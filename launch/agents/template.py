@@ -47,9 +47,9 @@ class ForkedAgent:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        self.stdin: IO[bytes] | None = os.fdopen(ours[0], "wb")
-        self.stdout: IO[bytes] | None = os.fdopen(ours[1], "rb")
-        self.stderr: IO[bytes] | None = os.fdopen(ours[2], "rb")
+        self.stdin = os.fdopen(ours[0], "wb")
+        self.stdout = os.fdopen(ours[1], "rb")
+        self.stderr = os.fdopen(ours[2], "rb")
         self._alive = os.fdopen(ours[3], "rb", buffering=0)
         self._said, self._drop = b"", drop
         os.set_blocking(ours[3], False)
@@ -76,6 +76,10 @@ class ForkedAgent:
 
 class StartedAgent(subprocess.Popen[bytes]):
     """An agent, or the ssh that carries it, which this process has started."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
 
     def __init__(self, argv: Sequence[str]) -> None:
         """Start it, out of reach of Ctrl-C at the terminal, which goes to the launcher only."""
@@ -132,10 +136,9 @@ class Template:
 
     def fork_agent(self) -> ForkedAgent | None:
         """An agent on this machine, which starts once the import is complete; None if the template has ended."""
-        try:
+        with suppress(OSError):
             return ForkedAgent(self._requests, self.close)
-        except OSError:
-            return None
+        return None
 
     def close(self) -> None:
         """End the template. Agents that it has not forked yet are lost; it is the parent of the others."""
@@ -161,13 +164,11 @@ class Templates:
             return None
         variables = job.environment(plan)
         key = tuple(sorted(read_on_import(variables).items()))
-        with self._lock:
-            try:
-                if key not in self._templates:
-                    self._templates[key] = Template(plan.program.preload, variables)
-            except OSError:  # too many processes or open files
-                return None
+        with self._lock, suppress(OSError):  # too many processes or open files
+            if key not in self._templates:
+                self._templates[key] = Template(plan.program.preload, variables)
             return self._templates[key]
+        return None
 
     def close(self) -> None:
         """End them. Their agents must have ended."""

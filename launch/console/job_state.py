@@ -98,7 +98,7 @@ class TaskState:
     images_per_s: float | None = None
     loss: float | None = None
     accuracy: float | None = None
-    """Accuracy of the last checkpoint that an evaluator has evaluated; `step` is its step."""
+    """Accuracy, 0..1, of the last checkpoint that an evaluator has evaluated; `step` is its step."""
     recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Times and numbers of the last steps since the last pause."""
 
@@ -106,6 +106,11 @@ class TaskState:
     def running(self) -> bool:
         """Whether its process exists, as far as is known."""
         return not self.ended and self.activity != Activity.WAITING
+
+    @property
+    def progress(self) -> float | None:
+        """The share of the steps that are done, 0..1; None: unknown."""
+        return min(1.0, self.step / self.steps) if self.step is not None and self.steps else None
 
     def enter(self, activity: str, now: float) -> None:
         """Start an activity; the one that it is in already continues."""
@@ -139,10 +144,6 @@ class TaskState:
             self.recent.clear()
         if self.step is not None:
             self.recent.append((now, self.step))
-
-    def note_evaluation(self, event: Mapping[str, Any]) -> None:
-        """Note the step and the accuracy, 0..1, of an `evaluation` event, which may hold anything."""
-        self.step, self.accuracy = _count(event.get("step")), _number(event.get("accuracy"))
 
 
 MOST_PHASE = 30
@@ -262,7 +263,7 @@ class JobState:
                 task.note_step(event, now)
             case Event(event={"event": "evaluation"} as event):
                 task.enter(Activity.READY, now)
-                task.note_evaluation(event)
+                task.step, task.accuracy = _count(event.get("step")), _number(event.get("accuracy"))
             case Event(event={"event": "record"}):
                 task.enter(Activity.ENDING, now)
             case Event():

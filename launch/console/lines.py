@@ -6,10 +6,10 @@ import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TextIO
+from typing import Any, TextIO
 
 from tfdist.launch.agents.inbox import HostReady, Message, Note, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Output
@@ -82,10 +82,6 @@ class TaskLines:
         if len(self.rest) > KEPT_CHARACTERS and not self.overwrites:
             self.rest = self.shown = ""
 
-    def end(self) -> None:
-        """Take note that the line has ended."""
-        self.shown, self.shown_at = "", None
-
 
 class Printer:
     """Prints lines, also such as have not ended. If the stream is not read fast enough, lines are left out."""
@@ -137,10 +133,6 @@ class Printer:
         self._write(new + ("\n" if ended else ""), unended=None if ended else lines)
         return True
 
-    def fitting(self, head: str, text: str) -> str:
-        """The part of the text that fits in one row of the terminal."""
-        return text[: max(1, shutil.get_terminal_size().columns - len(head) - 1)]
-
     def end_line(self) -> None:
         """End a line that has not ended; print how many lines were left out."""
         self._write(self._next_line(), unended=None)
@@ -168,9 +160,9 @@ class Printer:
             self._show(text, self.file)
 
 
-def target(file: TextIO) -> Hashable:
-    """What a stream writes to: the same for stdout and stderr on one terminal."""
-    return file.queue if isinstance(file, Stream) else file
+def same_target(one: TextIO, other: TextIO) -> bool:
+    """Whether two streams write to the same terminal, pipe or file."""
+    return one is other or (isinstance(one, Stream) and isinstance(other, Stream) and one.queue is other.queue)
 
 
 STEPS_S = 10.0
@@ -226,8 +218,8 @@ class PrefixedLines:
     terminal, and elsewhere printed once a second and at its end.
     """
 
-    shows_parts = True
-    """Whether lines that have not ended are printed."""
+    has_table = False
+    """A table below the lines shows the steps; lines that have not ended are not printed."""
 
     def __init__(
         self,
@@ -237,9 +229,9 @@ class PrefixedLines:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.out, self.err, self.options, self.now = out, err, options or LineOptions(), now
-        self.printers: dict[Hashable, Printer] = {}
-        for file in (out, err):
-            self.printers.setdefault(target(file), Printer(file, self.show))
+        self.printers = {"stdout": Printer(out, self.show)}
+        """Printers by stream; the same one if both are one terminal, pipe or file."""
+        self.printers["stderr"] = self.printers["stdout"] if same_target(out, err) else Printer(err, self.show)
         self.texts: dict[tuple[str, str], TaskLines] = {}
         """Lines by task and stream."""
         self.last: deque[tuple[str, str]] = deque(maxlen=SCREEN)
@@ -265,8 +257,6 @@ class PrefixedLines:
 
     def handle(self, message: Message) -> None:
         """Print a message, if it is for users."""
-        if isinstance(message, Event):
-            self.note(message)
         match message:
             case Note(host, text):
                 self._say(host, text)
@@ -274,17 +264,12 @@ class PrefixedLines:
                 self._say(host, "connected; the next restart uses it")
             case Output(task, stream, text) if stream != "stacks" and self._prints(task):
                 self._print_text(task, stream, replace_surrogates(text))
-            case Event(task, event={"event": "step"}) if self._prints(task) and not self.options.quiet:
-                step, steps, images_per_s, loss = step_values(message.event)
-                if not self.out.isatty():  # a file gets those of one task, now and then and the last one
-                    due = step == steps or self.now() - self.stepped_at >= STEPS_S
-                    if task != (self.stepping or task) or not due:
-                        return
-                    self.stepping, self.stepped_at = task, self.now()
-                texts = (step_text(step, steps), number_text(images_per_s, ",.1f"), number_text(loss, ".4f"))
-                forms = zip(("step {}", "{} images/s", "loss {}"), texts, strict=True)
-                line = "  ".join(form.format(text) for form, text in forms if text)
-                self._print_lines(task, [line], self._printer("stdout"))
+            case Event(task, event={"event": "failed"}):
+                self.failed = self.failed or task
+            case Event(task, event={"event": "step"}):  # it goes on after what looked like a failure
+                self._unfold(task, message.attempt)
+                if self._prints(task) and not self.options.quiet and not self.has_table:
+                    self._print_step(task, message.event)
             case Stopped(tasks, grace_s, reason=reason):
                 for printer in self.printers.values():  # no longer wait for slow readers
                     printer.stall_s = 0.0
@@ -305,13 +290,6 @@ class PrefixedLines:
         for printer in self.printers.values():
             printer.catch_up()
 
-    def note(self, event: Event) -> None:
-        """Note whether a task fails, or did not fail: it goes on after what looked like a failure."""
-        if event.event.get("event") == "failed":
-            self.failed = self.failed or event.task
-        elif event.event.get("event") == "step":
-            self._unfold(event.task, event.attempt)
-
     def show(self, text: str, file: TextIO) -> None:
         """Print text, in one write."""
         file.write(text)
@@ -324,13 +302,22 @@ class PrefixedLines:
 
     def _say(self, host: str, text: str) -> None:
         if not self.options.quiet:
-            self._printer("stderr").whole(plain(f"[{host}] {text}\n"))
+            self.printers["stderr"].whole(plain(f"[{host}] {text}\n"))
+
+    def _print_step(self, task: str, event: Mapping[str, Any]) -> None:
+        step, steps, images_per_s, loss = step_values(event)
+        if not self.out.isatty():  # a file gets those of one task, now and then and the last one
+            due = step == steps or self.now() - self.stepped_at >= STEPS_S
+            if task != (self.stepping or task) or not due:
+                return
+            self.stepping, self.stepped_at = task, self.now()
+        texts = (step_text(step, steps), number_text(images_per_s, ",.1f"), number_text(loss, ".4f"))
+        forms = zip(("step {}", "{} images/s", "loss {}"), texts, strict=True)
+        line = "  ".join(form.format(text) for form, text in forms if text)
+        self._print_lines(task, [line], self.printers["stdout"])
 
     def _prints(self, task: str) -> bool:
         return self.options.tasks is None or task in self.options.tasks
-
-    def _printer(self, stream: str) -> Printer:
-        return self.printers[target(self.err if stream == "stderr" else self.out)]
 
     def _head(self, task: str) -> str:
         prefix = f"[{plain(task)}] " if self.options.prefix else ""
@@ -340,7 +327,7 @@ class PrefixedLines:
 
     def _print_text(self, task: str, stream: str, text: str) -> None:
         lines = self.texts.setdefault((task, stream), TaskLines(task, self.options.verbose))
-        printer = self._printer(stream)
+        printer = self.printers[stream]
         ending, whole = lines.add(text)
         if stream == "stderr":
             whole = self._fold(task, whole)
@@ -349,7 +336,7 @@ class PrefixedLines:
         if has_controls(text):
             whole = [shown for line in whole if (shown := visible(line, printer.terminal)) or not line]
         self._print_lines(task, whole, printer)
-        if self.shows_parts:
+        if not self.has_table:
             # of the line that has not ended, a progress bar is not printed too often
             folded = stream == "stderr" and task in self.folds
             just_shown = lines.shown_at is not None and self.now() - lines.shown_at < UPDATE_S
@@ -375,7 +362,7 @@ class PrefixedLines:
         if (fold := self.folds.pop(task, None)) and self.options.run_dir is not None:
             log = self.options.run_dir.log(task, "stderr", attempt)
             text = f"{fold.exception[:MOST_EXCEPTION]} ({counted(fold.lines, 'line')} in {log})"
-            self._print_lines(task, [text], self._printer("stderr"))
+            self._print_lines(task, [text], self.printers["stderr"])
 
     def _print_lines(self, task: str, lines: list[str], printer: Printer) -> None:
         if self.options.prefix and not (all(lines) and not any(map(str.isspace, lines))):  # it would stand alone
@@ -388,14 +375,15 @@ class PrefixedLines:
         overwrites, head = has_controls(line.rstrip("\r")), self._head(lines.task)
         text = visible(line, printer.terminal and ended)
         if not overwrites or printer.redraws:
-            text = text if ended or not overwrites else printer.fitting(head, text)
+            if overwrites and not ended:  # in one row of the terminal
+                text = text[: max(1, shutil.get_terminal_size().columns - len(head) - 1)]
             printed = printer.part(lines, head, text, overwrites=overwrites, ended=ended)
         else:
             printed = text in ("", lines.shown) or printer.whole(f"{head}{text}\n")
         if not ended:
             lines.show(text if printed else "", self.now())
             return
-        lines.end()
+        lines.shown, lines.shown_at = "", None
         if printed:
             self._remember(lines.task, [text], printer)
 
@@ -406,5 +394,5 @@ class PrefixedLines:
                 self._print_text(*key, "\n")
 
     def _remember(self, task: str, lines: Sequence[str], printer: Printer) -> None:
-        if printer is self._printer("stderr") or (self.out.isatty() and self.err.isatty()):
+        if printer is self.printers["stderr"] or (self.out.isatty() and self.err.isatty()):
             self.last.extend((task, line.rstrip()) for line in lines[-SCREEN:])

@@ -1,7 +1,7 @@
 """Which task of a job that takes no more steps is behind the others, by the stacks of its threads. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -91,9 +91,7 @@ class Stack:
 
 def stacks_of(text: str) -> list[Stack]:
     """The stacks in a text, the main thread's first; of several processes, those of the first. Empty without any."""
-    blocks = list(_blocks(text))
-    if not blocks:
-        return []
+    blocks = _blocks(text)
     main = next((at for at, (header, _) in enumerate(blocks) if header.endswith(_SPY_MAIN)), None)
     if main is None and any(_CUT in lines for _, lines in blocks):
         main = next((at for at, (header, _) in enumerate(blocks) if header.startswith("Current")), None)
@@ -106,21 +104,17 @@ def stacks_of(text: str) -> list[Stack]:
     return sorted((stack for stack in stacks if stack.frames), key=lambda stack: not stack.main)
 
 
-def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+def _blocks(text: str) -> list[tuple[str, list[str]]]:
     """Each thread's header and lines."""
-    block: tuple[str, list[str]] | None = None
+    blocks: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
-        if _PROCESS.match(line):
-            if block is not None:
-                break
-        elif _THREAD.match(line):
-            if block is not None:
-                yield block
-            block = (line, [])
-        elif block is not None and line:
-            block[1].append(line)
-    if block is not None:
-        yield block
+        if blocks and _PROCESS.match(line):
+            break
+        if _THREAD.match(line):
+            blocks.append((line, []))
+        elif blocks and line:
+            blocks[-1][1].append(line)
+    return blocks
 
 
 BUSY_CORES, IDLE_CORES = 0.5, 0.1
@@ -135,14 +129,12 @@ _parsed = cache(stacks_of)
 
 def stalled(case: Case, stall: Stall) -> Diagnosis:
     """The diagnosis of a stall: the task that is behind, if the evidence names one."""
-    rules: tuple[Callable[[Case, Stall], _Found | None], ...]
     rules = (_suspended, _outside_tensorflow, _fewer_steps, _not_listening, _busy)
-    tasks, words = next((found for rule in rules if (found := rule(case, stall)) is not None), ((), ""))
+    tasks, words = next(filter(None, (rule(case, stall) for rule in rules)), ((), ""))
     running = _running(case)
     if not tasks and len(running) == 1:
         task, tasks = running[0], (running[0],)
-        main = next((each for each in _stacks(case, task) if each.main), None)
-        caller = main.caller if main is not None else None
+        caller = next((each.caller for each in _stacks(case, task) if each.main), None)
         folder = next(plan.program.cwd for plan in case.job.plans if plan.task.name == task)
         hangs = "hangs" if caller is None else f"is in TensorFlow, called from {caller.words(folder)}"
         words = f"{task}{case.place(task)} {hangs}"
@@ -170,22 +162,17 @@ def _running(case: Case) -> list[str]:
     return [task for task in case.needed if task not in case.by_themselves]
 
 
-def _named(case: Case, tasks: Sequence[str]) -> str:
-    who = [f"{task}{case.place(task)}" for task in tasks]
-    return f"{listed(who)} {'is' if len(tasks) == 1 else 'are'}"
-
-
 def _suspended(case: Case, _: Stall) -> _Found | None:
     """Tasks that a signal or a debugger has stopped, or that wait for a device in the kernel."""
-    states = {task: case.history.states[task] for task in _running(case) if task in case.history.states}
-    stopped = tuple(task for task, state in states.items() if state.state in ("T", "t"))
+    running, states = _running(case), case.history.states
+    stopped = case.frozen(running)
     if stopped:
-        return stopped, f"{_named(case, stopped)} stopped (state T: SIGSTOP or a debugger)"
-    waiting = tuple(task for task, state in states.items() if state.state == "D")
-    if not waiting or len(waiting) == len(states):
+        return stopped, case.frozen_sentence(stopped)
+    waiting = tuple(task for task in running if task in states and states[task].state == "D")
+    if not waiting or len(waiting) == len(states.keys() & set(running)):
         return None
     wait = states[waiting[0]].wait or "a device"
-    return waiting, f"{_named(case, waiting)} in the kernel (state D: waits for {wait})"
+    return waiting, f"{case.subject(waiting)} in the kernel (state D: waits for {wait})"
 
 
 def _outside_tensorflow(case: Case, _: Stall) -> _Found | None:
@@ -226,7 +213,7 @@ def _fewer_steps(case: Case, _: Stall) -> _Found | None:
         return None
     ahead = f"{min(others)}" if min(others) == max(others) else f"{min(others)} to {max(others)}"
     rest = "the others" if len(others) > 1 else "the other"
-    return behind, f"{_named(case, behind)} behind (step {steps[behind[0]]}, {rest} {ahead})"
+    return behind, f"{case.subject(behind)} behind (step {steps[behind[0]]}, {rest} {ahead})"
 
 
 def _not_listening(case: Case, _: Stall) -> _Found | None:
@@ -248,4 +235,4 @@ def _busy(case: Case, stall: Stall) -> _Found | None:
     gpus = any(plan.program.env.get("CUDA_VISIBLE_DEVICES", NO_GPUS) != NO_GPUS for plan in case.job.plans)
     if len(busy) != 1 or not idle or len(busy) + len(idle) < len(used) or gpus:
         return None
-    return busy, f"{_named(case, busy)} busy ({used[busy[0]]:.1f} cores), {shortened(idle)} idle"
+    return busy, f"{case.subject(busy)} busy ({used[busy[0]]:.1f} cores), {shortened(idle)} idle"

@@ -4,17 +4,14 @@ import math
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfdist.launch.agents.inbox import Stopped
 from tfdist.launch.agents.messages import Exited
-from tfdist.launch.diagnosis.history import History, OutputLine, ReportedError
-from tfdist.launch.errors import ExitCode
+from tfdist.launch.diagnosis.history import ErrorText, History, OutputLine, ReportedError
+from tfdist.launch.errors import SIGNALS, ExitCode
 from tfdist.launch.tensorflow_output import LOG_LINE, NOISE
 from tfdist.launch.text import signal_name
-
-_SHELL = 128
-"""A shell exits with this plus the number of the signal that killed its program."""
 
 
 def killed_from_outside(code: int) -> bool:
@@ -48,22 +45,18 @@ def describe_stopped(exit: Exited, stopped: Stopped, place: str = "") -> str:
 
 def exit_code(code: int) -> int:
     """The exit code of the launcher for that of a task, as in a shell: 128+n for a signal n."""
-    return code if code >= 0 else _SHELL - code
+    return code if code >= 0 else SIGNALS - code
 
 
 def signal_number(code: int) -> int | None:
     """The signal that ended a process or, as its shell reports, the program in it; None: it exited by itself."""
     if code < 0:
         return -code
-    return code - _SHELL if code - _SHELL in _REPORTED_BY_SHELLS else None
+    return code - SIGNALS if 0 < code - SIGNALS <= signal.SIGTERM else None
 
 
 _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 """Signals that a process does not cause itself."""
-_REPORTED_BY_SHELLS = (
-    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
-    signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGTERM,
-)  # fmt: skip
 
 
 PEER_FAILURE = re.compile(
@@ -87,8 +80,6 @@ LAST_LINES = 20
 """Lines of a failed task that are shown if it raised no exception."""
 MOST_LINES = 40
 """Lines of a traceback that are shown."""
-MOST_HEADLINE = 300
-"""Characters of an exception in a sentence."""
 
 _HEADER = "Traceback (most recent call last):"
 _CHAINED = (
@@ -98,46 +89,9 @@ _CHAINED = (
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: ?(.*))?$")
 _RAISED_ALONE = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception)): ?(.*)$")
 """The same if the start of the traceback is missing."""
-_WITHOUT_CONTENT = re.compile(r"\s*$|Graph execution error:|Detected at node |\s+File |\s")
-"""Lines of TensorFlow's messages that do not tell what failed."""
 _PEER = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
 _COORDINATOR = "tensorflow.CoordinationService"
 _ENDED_ON_REQUEST = ("KeyboardInterrupt", "SystemExit")
-
-
-@dataclass(frozen=True)
-class ErrorText:
-    """An exception that ended a task, or is about to."""
-
-    type: str
-    """Without its module: `ValueError`."""
-    message: str
-    time: float
-    """When the launcher learned of it, or when it was raised if the task reported it."""
-    causes: str = ""
-    """The exceptions that led to it."""
-    lines: tuple[str, ...] = ()
-    """The traceback."""
-    reported: bool = False
-    """It is from the task's `failed` event, not only from its log."""
-
-    @property
-    def headline(self) -> str:
-        """`ValueError: bad data`: the type and the first informative line of the message."""
-        lines = self.message.splitlines()
-        first = next((line for line in lines if not _WITHOUT_CONTENT.match(line)), lines[0] if lines else "")
-        text = ": ".join(filter(None, (self.type, first.strip())))
-        return text if len(text) <= MOST_HEADLINE else f"{text[:MOST_HEADLINE]} ..."
-
-    @property
-    def text(self) -> str:
-        """The exception with its message, and the exceptions that led to it."""
-        return f"{self.causes}\n{self.type}: {self.message}"
-
-
-def reported(failed: ReportedError) -> ErrorText:
-    """The exception of a `failed` event."""
-    return ErrorText(failed.type.rpartition(".")[2], failed.message, failed.time, failed.causes, reported=True)
 
 
 def raised(lines: Sequence[OutputLine]) -> ErrorText | None:
@@ -170,12 +124,9 @@ def raised(lines: Sequence[OutputLine]) -> ErrorText | None:
 def exception_of(task: str, history: History) -> ErrorText | None:
     """The last exception of a task: as it reported it, with the traceback of its log, or only from its log."""
     logged = raised(history.lines(task)) or raised(history.lines(task, "stdout"))
-    failed = next((entry for entry in history.select(ReportedError) if entry.task == task), None)
-    if failed is None:
-        return logged
-    report = reported(failed)
-    if logged is None or logged.type != report.type:
-        return report
+    report = next((entry for entry in history.select(ReportedError) if entry.task == task), None)
+    if report is None or logged is None or logged.type != report.type:
+        return report or logged
     return replace(report, causes=report.causes or logged.causes, lines=logged.lines)
 
 
@@ -185,7 +136,7 @@ def exception_at_exit(task: str, code: int, history: History) -> ErrorText | Non
     An exception that nothing catches ends a Python process with code 1, possibly after seconds of cleaning up.
     """
     exception = exception_of(task, history)
-    if exception is None or exception.reported or code == 1:
+    if exception is None or isinstance(exception, ReportedError) or code == 1:
         return exception
     return exception if code in (*range(2, 126), 134, -6) and not _continued(task, history, exception) else None
 
@@ -195,9 +146,8 @@ def exception_before(time: float, task: str, history: History) -> ErrorText | No
     exception = exception_of(task, history)
     if exception is None or exception.type in _ENDED_ON_REQUEST or exception.time >= time:
         return None
-    if is_peer_failure(exception.text) or (not exception.reported and _continued(task, history, exception, time)):
-        return None
-    return exception
+    went_on = not isinstance(exception, ReportedError) and _continued(task, history, exception, time)
+    return None if went_on or is_peer_failure(exception.text) else exception
 
 
 def _continued(task: str, history: History, exception: ErrorText, until: float = math.inf) -> bool:

@@ -3,6 +3,7 @@
 All times are seconds since 1970 by this machine's clock: channels convert the times of other hosts.
 """
 
+import re
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -97,22 +98,46 @@ MOST_LINE = 2000
 """Characters of a line that are kept."""
 MOST_TEXT = 10_000
 """Characters of each text of a `failed` event that are kept."""
+MOST_HEADLINE = 300
+"""Characters of an exception in a sentence."""
+_WITHOUT_CONTENT = re.compile(r"\s*$|Graph execution error:|Detected at node |\s+File |\s")
+"""Lines of TensorFlow's messages that do not tell what failed."""
 
 
 @dataclass(frozen=True)
-class ReportedError:
+class ErrorText:
+    """An exception that ended a task, or is about to."""
+
+    type: str
+    """Without its module: `ValueError`."""
+    message: str
+    time: float
+    """When the launcher learned of it, or when it was raised if the task reported it."""
+    causes: str = ""
+    """The exceptions that led to it."""
+    lines: tuple[str, ...] = ()
+    """The traceback."""
+
+    @property
+    def headline(self) -> str:
+        """`ValueError: bad data`: the type and the first informative line of the message."""
+        lines = self.message.splitlines()
+        first = next((line for line in lines if not _WITHOUT_CONTENT.match(line)), lines[0] if lines else "")
+        text = ": ".join(filter(None, (self.type, first.strip())))
+        return text if len(text) <= MOST_HEADLINE else f"{text[:MOST_HEADLINE]} ..."
+
+    @property
+    def text(self) -> str:
+        """The exception with its message, and the exceptions that led to it."""
+        return f"{self.causes}\n{self.type}: {self.message}"
+
+
+@dataclass(frozen=True)
+class ReportedError(ErrorText):
     """A task's own report of the exception that ends it, from its `failed` event: first-hand evidence."""
 
-    task: str
-    type: str
-    """`ValueError`."""
-    message: str
-    where: str
-    """`train.py:12`; empty if unknown."""
-    time: float
-    attempt: int = 0
-    causes: str = ""
-    """The exceptions that led to it, `type: message` per line."""
+    task: str = field(kw_only=True)
+    attempt: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -175,29 +200,13 @@ class NotFinite:
     time: float
 
 
-Entry = (
-    Started
-    | Listening
-    | Exited
-    | NotStarted
-    | Stuck
-    | ReportedError
-    | NotJoined
-    | Freeze
-    | OwnConfig
-    | AgentLost
-    | Interrupted
-    | TimedOut
-    | StartTimedOut
-    | Stall
-    | NotFinite
-    | Stopped
-)
+Kept = Started | Listening | Exited | NotStarted | Stuck | AgentLost | Interrupted | Stopped
+"""Messages that become entries unchanged."""
+StopReason = Interrupted | TimedOut | StartTimedOut | Stall | NotFinite
+"""Why the launcher stops tasks that have not failed."""
+Entry = Kept | StopReason | ReportedError | NotJoined | Freeze | OwnConfig
 """One entry of a history."""
 Kind = TypeVar("Kind", bound=Entry)
-
-_KEPT = (Started, Listening, Exited, NotStarted, Stuck, AgentLost, Interrupted, Stopped)
-"""Messages that become entries unchanged."""
 
 
 @dataclass(frozen=True)
@@ -257,11 +266,10 @@ class History:
             case Event(event={"event": "checkpoint", "step": int() as step}):
                 self.saved_step = step
             case Event(task, time, event={"event": "failed"} as event):
-                kind, text, where, causes = (
-                    str(event.get(name, ""))[:MOST_TEXT] for name in ("type", "message", "where", "causes")
-                )
-                self._append(ReportedError(task, kind, text, where, time, message.attempt, causes))
-            case message if isinstance(message, _KEPT):
+                kind, text, causes = (str(event.get(name, ""))[:MOST_TEXT] for name in ("type", "message", "causes"))
+                kind = kind.rpartition(".")[2]
+                self._append(ReportedError(kind, text, time, causes, task=task, attempt=message.attempt))
+            case message if isinstance(message, Kept):
                 self._append(message)
 
     def _append(self, entry: Entry) -> None:

@@ -5,18 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.launch.agent_program.description import TRAINING_PACKAGES
-from tfdist.launch.doctor.problems import (
-    ALL_HOSTS,
-    SLOWEST,
-    clock_problem,
-    folder_problem,
-    gpu_models,
-    gpus_in_use,
-    missing_packages,
-    unreachable,
-    unseen_gpus,
-    version_problems,
-)
+from tfdist.launch.doctor import problems
 from tfdist.launch.doctor.survey import Survey
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
@@ -83,19 +72,19 @@ def run_checks(survey: Survey) -> tuple[CheckResult, ...]:
             rows.append(CheckResult("connection", host.name, Verdict.FAILED, problem.what, problem.fix))
     of_hosts = [row for host, hello in survey.hellos.items() for row in _host_rows(survey, host, hello)]
     rows += sorted(of_hosts, key=lambda row: HOST_CHECKS.index(row.check))
-    for name, problem in version_problems(survey.hellos, ignore_missing=True).items():
+    for name, problem in problems.version_problems(survey.hellos, ignore_missing=True).items():
         check = "Python" if name == "Python" else "packages"
-        rows.append(CheckResult(check, ALL_HOSTS, Verdict.FAILED, problem.what, problem.fix))
-    models = {host.name: names for host, names in gpu_models(survey.hellos).items()}
+        rows.append(CheckResult(check, problems.ALL_HOSTS, Verdict.FAILED, problem.what, problem.fix))
+    models = {host.name: names for host, names in problems.gpu_models(survey.hellos).items()}
     without = [host for host, names in models.items() if not names]
     if without and len(without) < len(models):
         text = f"no GPU on {shortened(without)}, but on the others: workers need GPUs on all hosts or on none"
         fix = "see the row of that host, or --exclude it"
-        rows.append(CheckResult("GPUs", ALL_HOSTS, Verdict.FAILED, text, fix))
+        rows.append(CheckResult("GPUs", problems.ALL_HOSTS, Verdict.FAILED, text, fix))
     elif len(set(models.values())) > 1:
-        text = f"the GPUs differ between hosts: {SLOWEST}"
+        text = f"the GPUs differ between hosts: {problems.SLOWEST}"
         fix = "use hosts with the same GPUs, or select GPUs with gpus= in the hostfile"
-        rows.append(CheckResult("GPUs", ALL_HOSTS, Verdict.WARNING, text, fix))
+        rows.append(CheckResult("GPUs", problems.ALL_HOSTS, Verdict.WARNING, text, fix))
     return (*rows, *_reachability_rows(survey), *_link_rows(survey))
 
 
@@ -113,10 +102,10 @@ def _host_rows(survey: Survey, host: Host, hello: Mapping[str, Any]) -> Iterator
     if host in survey.folders:
         folder = survey.folders[host]
         verdict = Verdict.WARNING if folder.actual else Verdict.FAILED
-        yield row("folder", f"tasks run in {folder.actual}", folder_problem(host, folder), verdict)
+        yield row("folder", f"tasks run in {folder.actual}", problems.folder_problem(host, folder), verdict)
     yield row("Python", f"{hello['python']} ({hello['executable']})", None)  # an agent refuses one that is too old
     versions = ", ".join(f"{name} {hello['packages'].get(name)}" for name in TRAINING_PACKAGES)
-    yield row("packages", versions, missing_packages(host, hello), Verdict.FAILED)
+    yield row("packages", versions, problems.missing_packages(host, hello), Verdict.FAILED)
     for known in INCOMPATIBILITIES:
         if known.shows_in(hello["packages"]):
             yield row("Keras", "", Problem(known.what, "install tf_keras, which tf.keras is under tfdist"))
@@ -125,12 +114,10 @@ def _host_rows(survey: Survey, host: Host, hello: Mapping[str, Any]) -> Iterator
     yield row("GPUs", *_gpus(host, hello, workers))
 
     free = hello["memory_free_bytes"]
-    text, problem = f"{free / 1e9:.1f} of {hello['memory_bytes'] / 1e9:.1f} GB are free", None
-    if free < workers * TASK_BYTES:
-        need = f"{counted(workers, 'worker')} with MobileNetV2 may need {workers * TASK_BYTES / 1e9:.1f} GB"
-        fix = "end other programs, give the host fewer slots, or train a smaller model"
-        problem = Problem(f"{text}; {need}", fix)
-    yield row("memory", text, problem)
+    text = f"{free / 1e9:.1f} of {hello['memory_bytes'] / 1e9:.1f} GB are free"
+    need = f"{counted(workers, 'worker')} with MobileNetV2 may need {workers * TASK_BYTES / 1e9:.1f} GB"
+    little = Problem(f"{text}; {need}", "end other programs, give the host fewer slots, or train a smaller model")
+    yield row("memory", text, little if free < workers * TASK_BYTES else None)
     cores = len(hello["cores"])
     limit = "" if hello["core_limit"] is None else f" (a cgroup limits their time to {hello['core_limit']:g})"
     text = f"{counted(cores, 'core')}{limit} for {counted(workers, 'worker')}"
@@ -145,7 +132,7 @@ def _host_rows(survey: Survey, host: Host, hello: Mapping[str, Any]) -> Iterator
     if not host.local and host in survey.behind_s:
         behind_s = survey.behind_s[host]
         text = f"within {max(0.1, abs(behind_s)):.1f} s of this machine's"
-        yield row("clock", text, clock_problem(host, behind_s))
+        yield row("clock", text, problems.clock_problem(host, behind_s))
     if host in survey.port_problems:
         yield row("ports", "", survey.port_problems[host], Verdict.FAILED)
     elif host in survey.ports:
@@ -163,12 +150,12 @@ def _gpus(host: Host, hello: Mapping[str, Any], workers: int) -> tuple[str, Prob
         fix = f"omit gpus=, or choose from: {', '.join(hello['gpu_ids']) or 'none'}"
         return "", Problem(what, fix), Verdict.FAILED
     if not hello["gpus"]:
-        return "none; tasks run on the CPU", unseen_gpus(host, hello), Verdict.WARNING
+        return "none; tasks run on the CPU", problems.unseen_gpus(host, hello), Verdict.WARNING
     usable = len(host.gpus or hello["gpus"])
     if workers > usable:
         too_many = Problem(f"{workers} workers for {counted(usable, 'GPU')}", "give the host fewer slots")
         return "", too_many, Verdict.FAILED
-    problem = unseen_gpus(host, hello) or gpus_in_use(host, hello, host.gpus or hello["gpu_ids"])
+    problem = problems.unseen_gpus(host, hello) or problems.gpus_in_use(host, hello, host.gpus or hello["gpu_ids"])
     driver = f"; driver {hello['driver']}" if hello["driver"] else ""
     return ", ".join(hello["gpus"]) + driver, problem, Verdict.WARNING
 
@@ -185,20 +172,16 @@ def _reachability_rows(survey: Survey) -> Iterator[CheckResult]:
             ports = {port for _, port in pairs[reason]}
             endpoint = target.endpoint(*ports) if len(ports) == 1 else f"{target.address}, {_port_list(ports)},"
             if reason:
-                problem = unreachable(sources, target.name, endpoint, reason)
+                problem = problems.unreachable(sources, target.name, endpoint, reason)
                 yield CheckResult("reachability", target.name, Verdict.FAILED, problem.what, problem.fix)
             elif len(pairs) == 1:
                 yield CheckResult("reachability", target.name, Verdict.OK, f"reached at {endpoint} by {sources}")
 
 
 def _port_list(ports: Iterable[int]) -> str:
-    """`port 5000`, `ports 5000-5003`, `ports 5000, 5007`, or the number of ports if there are many."""
-    ports = sorted(ports)
-    if len(ports) == 1:
-        return f"port {ports[0]}"
-    if ports[-1] - ports[0] == len(ports) - 1:
-        return f"ports {ports[0]}-{ports[-1]}"
-    return f"ports {', '.join(map(str, ports))}" if len(ports) <= MOST_SHOWN else f"{len(ports)} ports"
+    """`port 5000`; `ports 5000, 5001`, of many the first ones and how many more."""
+    numbers = shortened(map(str, sorted(ports)), MOST_SHOWN)
+    return f"ports {numbers}" if "," in numbers else f"port {numbers}"
 
 
 def _link_rows(survey: Survey) -> Iterator[CheckResult]:

@@ -6,29 +6,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tfdist.launch.agent_program.system import NOT_SHARED
-from tfdist.launch.agent_program.system import reserve as reserve_here
+from tfdist.launch.agent_program import system
 from tfdist.launch.agents import messages
 from tfdist.launch.agents.bootstrap import package_text
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Note
-from tfdist.launch.agents.messages import CheckFolder, FolderAction, FolderChecked
 from tfdist.launch.cluster import Task
-from tfdist.launch.doctor.problems import (
-    ALL_HOSTS,
-    SLOWEST,
-    Hellos,
-    clock_problem,
-    folder_problem,
-    gpu_models,
-    gpus_in_use,
-    missing_packages,
-    port_problem,
-    script_problems,
-    unreachable,
-    unseen_gpus,
-    version_problems,
-)
+from tfdist.launch.doctor import problems
 from tfdist.launch.errors import ExitCode, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
@@ -98,7 +82,7 @@ def reserve(
     answers = fleet.ask(requests, "reserve ports", fleet.policy.start_timeout_s)
     reserved = {host: answer.ports for host, answer in answers.items() if isinstance(answer, messages.Reserved)}
     refused = {host: answer for host, answer in answers.items() if isinstance(answer, messages.NotReserved)}
-    return reserved, {host: port_problem(host, answer.port, answer.reason) for host, answer in refused.items()}
+    return reserved, {host: problems.port_problem(host, answer.port, answer.reason) for host, answer in refused.items()}
 
 
 def dial(
@@ -153,26 +137,26 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
     if not hosts:
         return
 
-    def ask(asked: tuple[Host, ...], action: FolderAction) -> dict[Host, str]:
-        """Why the action failed on each host; empty if it did not."""
-        requests = {host: CheckFolder(path, token, action) for host in asked}
+    def ask(asked: tuple[Host, ...], action: messages.FolderAction) -> list[Problem]:
+        """Why the action failed on some of the hosts."""
+        requests = {host: messages.CheckFolder(path, token, action) for host in asked}
         answers = fleet.ask(requests, f"answer about the checkpoint folder {path}", fleet.policy.start_timeout_s)
-        return {host: answer.reason for host, answer in answers.items() if isinstance(answer, FolderChecked)}
-
-    steps: tuple[tuple[tuple[Host, ...], FolderAction], ...] = ((hosts[:1], "write"), (hosts[1:], "read"))
-    try:
-        for asked, action in steps:
-            reasons = ask(asked, action)
-            raise_problems(fleet.lost.values())
-            problems = []
-            for host, reason in reasons.items():
-                what, fix = f"the checkpoint folder {path} {reason}", "choose another one with --checkpoint-dir"
-                if reason == NOT_SHARED:
+        failed = []
+        for host, answer in answers.items():
+            if isinstance(answer, messages.FolderChecked) and answer.reason:
+                what, fix = f"the checkpoint folder {path} {answer.reason}", "choose another one with --checkpoint-dir"
+                if answer.reason == system.NOT_SHARED:
                     what = f"the checkpoint folder {path} is not that of {hosts[0].name}"
                     fix = "choose a folder on a disk that all hosts share, with --checkpoint-dir"
-                if reason:
-                    problems.append(Problem(what, fix, host.name))
-            raise_problems(problems, ExitCode.USAGE)
+                failed.append(Problem(what, fix, host.name))
+        return failed
+
+    steps: tuple[tuple[tuple[Host, ...], messages.FolderAction], ...] = ((hosts[:1], "write"), (hosts[1:], "read"))
+    try:
+        for asked, action in steps:
+            failed = ask(asked, action)
+            raise_problems(fleet.lost.values())
+            raise_problems(failed, ExitCode.USAGE)
     finally:
         ask(hosts[:1], "remove")
 
@@ -186,20 +170,20 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     Raises:
         TfdistError: the job cannot start; no task was started.
     """
-    missing = [missing_packages(host, hello) for host, hello in fleet.hellos.items() if needs_tensorflow]
-    versions = version_problems(fleet.hellos, ignore_missing=needs_tensorflow)
+    missing = [problems.missing_packages(host, hello) for host, hello in fleet.hellos.items() if needs_tensorflow]
+    versions = problems.version_problems(fleet.hellos, ignore_missing=needs_tensorflow)
     keras = None if needs_tensorflow else versions.pop("tf_keras", None)
     raise_problems([*filter(None, missing), *versions.values()])
-    clocks = [clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
+    clocks = [problems.clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
 
     requested = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
     script = "" if all(host.local for host in requested) else job.plans[0].script
     asked = {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir or script}
     folders = prepare(fleet, asked, script)
     raise_problems(fleet.lost.values())
-    elsewhere = {host: folder_problem(host, folder) for host, folder in folders.items()}
+    elsewhere = {host: problems.folder_problem(host, folder) for host, folder in folders.items()}
     raise_problems(problem for host, problem in elsewhere.items() if problem and not folders[host].actual)
-    raise_problems(script_problems(script, folders) if script else ())
+    raise_problems(problems.script_problems(script, folders) if script else ())
     plans = tuple(
         replace(plan, program=replace(plan.program, cwd=folders[plan.host].actual)) if plan.host in folders else plan
         for plan in job.plans
@@ -221,19 +205,18 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
 
     errors = dial(fleet, {source: [endpoints[task] for task in tasks] for source, tasks in targets.items()}, token)
     raise_problems(fleet.lost.values())
-    unreached = []
-    for source, tasks in targets.items():
-        for task in tasks:
-            host, port = endpoints[task]
-            if errors[source, host, port]:
-                name = f"{task.name} on {host.name}"
-                unreached.append(unreachable(source.name, name, host.endpoint(port), errors[source, host, port]))
+    names = {endpoint: f"{task.name} on {endpoint[0].name}" for task, endpoint in endpoints.items()}
+    unreached = [
+        problems.unreachable(source.name, names[host, port], host.endpoint(port), reason)
+        for (source, host, port), reason in errors.items()
+        if reason
+    ]
     raise_problems(unreached, most=MOST_PAIRS)
     close_probes(fleet, targets)
 
     notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *elsewhere.values()])]
     if keras is not None:
-        notes.append(Note(ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
+        notes.append(Note(problems.ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
     return job, (*notes, *gpu_notes(job, fleet.hellos))
 
 
@@ -245,12 +228,12 @@ def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
     """
     prepare(fleet, {host: "/" for host in hosts if host.needs_package})
     token = new_token()
-    ports, problems = reserve(fleet, dict.fromkeys(hosts, (0,)), token)
-    raise_problems([*fleet.lost.values(), *problems.values()])
+    ports, refused = reserve(fleet, dict.fromkeys(hosts, (0,)), token)
+    raise_problems([*fleet.lost.values(), *refused.values()])
     errors = dial(fleet, {one: [(other, ports[other][0])] for one, other in pairwise(hosts)}, token)
     raise_problems(fleet.lost.values())
     raise_problems(
-        unreachable(one.name, other.name, other.endpoint(port), error)
+        problems.unreachable(one.name, other.name, other.endpoint(port), error)
         for (one, other, port), error in errors.items()
         if error
     )
@@ -264,21 +247,22 @@ def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
     return links
 
 
-def gpu_notes(job: Job, hellos: Hellos) -> Iterator[Note]:
+def gpu_notes(job: Job, hellos: problems.Hellos) -> Iterator[Note]:
     """Notes on hosts with GPUs of other models than the first one has, that TensorFlow will not see, or that the job's
     tasks will see and other processes use already.
     """
-    found = gpu_models({host: hellos[host] for host in job.hosts})
+    found = problems.gpu_models({host: hellos[host] for host in job.hosts})
     models = {host: ", ".join(names) for host, names in found.items() if names}
     for host in models:
         first = next(iter(models))
         if models[host] != models[first]:
-            yield Note(host.name, f"its GPUs are {models[host]}, those of {first.name} {models[first]}: {SLOWEST}")
-    problems = [unseen_gpus(host, hellos[host]) for host in job.hosts]
+            text = f"its GPUs are {models[host]}, those of {first.name} {models[first]}: {problems.SLOWEST}"
+            yield Note(host.name, text)
+    noted = [problems.unseen_gpus(host, hellos[host]) for host in job.hosts]
     for host in job.hosts:
         visible = [plan.program.env.get("CUDA_VISIBLE_DEVICES", "") for plan in job.plans if plan.host == host]
-        problems.append(gpus_in_use(host, hellos[host], dict.fromkeys(",".join(visible).split(","))))
-    for problem in filter(None, problems):
+        noted.append(problems.gpus_in_use(host, hellos[host], dict.fromkeys(",".join(visible).split(","))))
+    for problem in filter(None, noted):
         yield Note(problem.host, problem.sentence)
 
 
@@ -316,8 +300,9 @@ def with_free_ports(job: Job) -> Job:
             if plan.port is None:
                 continue
             try:
-                listener = sockets.enter_context(reserve_here(plan.port))
+                listener = sockets.enter_context(system.reserve(plan.port))
             except OSError as error:
-                raise TfdistError(str(port_problem(plan.host, plan.port, error.strerror or str(error)))) from None
+                problem = problems.port_problem(plan.host, plan.port, error.strerror or str(error))
+                raise TfdistError(str(problem)) from None
             ports[plan.task.name] = listener.getsockname()[1]
     return job.with_ports(ports)

@@ -20,7 +20,7 @@ MEASURE_ALL_PAIRS = 4
 """Number of hosts above which only neighbours in the ring are measured: each pair takes more than a second."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Survey:
     """The state of all hosts. Later fields lack hosts that were lost earlier."""
 
@@ -40,7 +40,7 @@ class Survey:
     """Hosts whose ports could not be reserved."""
     dial_errors: Mapping[tuple[Host, Host, int], str] = field(default_factory=dict)
     """Why a port cannot be reached, by source, target and port; empty if it can."""
-    links: Mapping[tuple[Host, Host], Link | Problem] = field(default_factory=dict)
+    links: dict[tuple[Host, Host], Link | Problem] = field(default_factory=dict)
     tf_config: bool = False
     """TF_CONFIG is set in the launcher's environment."""
 
@@ -69,47 +69,37 @@ def survey_hosts(
         TfdistError: interrupted, the ssh client is missing, or there are no such ports.
     """
     with connect(hosts, policy, require_all=False, on_progress=on_progress) as fleet:
-        tasks = {
+        survey = Survey(tuple(hosts), fleet.hellos, fleet.lost, tf_config="TF_CONFIG" in os.environ)
+        survey.tasks = {
             host: slots_of(host, len(host.gpus or hello["gpus"]), per_host, 1) for host, hello in fleet.hellos.items()
         }
         on_step(f"sending tfdist to {shortened(host.name for host in fleet.hellos)}")
-        folders = prepare(fleet, {host: host.chdir or cwd for host in fleet.hellos})
+        survey.folders = prepare(fleet, {host: host.chdir or cwd for host in fleet.hellos})
         on_step("reserving ports")
         token = new_token() if len(hosts) > 1 else ""
         requested = {}
-        for host, count in tasks.items():
-            number = max(2, count) if len(tasks) == 1 else count  # a cluster on a single host has at least two tasks
+        for host, count in survey.tasks.items():
+            number = max(2, count) if len(fleet.hellos) == 1 else count  # a cluster on one host has at least two tasks
             base = host.port or port
             if base is not None:
                 check_ports(base, number)
             requested[host] = tuple(base + position if base else 0 for position in range(number))
-        ports, port_problems = reserve(fleet, requested, token)
+        survey.ports, survey.port_problems = reserve(fleet, requested, token)
+        ports = survey.ports
         on_step("checking that the hosts reach each other")
         targets = {
             source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
             for source in fleet.hellos
         }
-        dial_errors = dial(fleet, targets, token) if token else {}
-        links = {}
+        survey.dial_errors = dial(fleet, targets, token) if token else {}
         alive = [host for host in ports if host not in fleet.lost]
         ring = zip(alive, [*alive[1:], *alive[:1]], strict=True)
         for source, target in permutations(alive, 2) if len(alive) <= MEASURE_ALL_PAIRS else ring:
-            if dial_errors.get((source, target, ports[target][0])) == "":
+            if survey.dial_errors.get((source, target, ports[target][0])) == "":
                 on_step(f"measuring {source.name} -> {target.name}")
-                links[source, target] = measure(fleet, source, target, ports[target][0], token)
-        return Survey(
-            tuple(hosts),
-            fleet.hellos,
-            fleet.lost,
-            fleet.behind_s,
-            tasks,
-            folders,
-            ports,
-            port_problems,
-            dial_errors,
-            links,
-            tf_config="TF_CONFIG" in os.environ,
-        )
+                survey.links[source, target] = measure(fleet, source, target, ports[target][0], token)
+        survey.behind_s = fleet.behind_s
+        return survey
 
 
 def hosts_to_dial(source: Host, hosts: Sequence[Host]) -> list[Host]:

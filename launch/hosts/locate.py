@@ -50,12 +50,9 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
     if transport.is_ssh:
         from concurrent.futures import ThreadPoolExecutor  # only jobs on other hosts need it
 
-        pool = ThreadPoolExecutor(MAX_PROCESSES)
-        try:
-            found = pool.map(lambda host: _ssh_config(host, options), remote)
+        with ThreadPoolExecutor(MAX_PROCESSES) as pool:
+            found = pool.map(lambda host: _ssh_config(host, options), remote)  # the first failure cancels the others
             configs = dict(zip((host.name for host in remote), found, strict=True))
-        finally:
-            pool.shutdown(cancel_futures=True)
     located = []
     for host in marked:
         host = replace(host, chdir=host.chdir or options.chdir)

@@ -44,16 +44,8 @@ def parse_hosts(text: str, source: str = "--hosts") -> tuple[Host, ...]:
         raise TfdistError(f"{source} {text!r}: no hosts; list at least one, for example h1,h2:2")
     if not all(entries):
         raise TfdistError(f"{source} {text!r}: empty entry; remove the extra comma")
-    return check_unique((f"{source} {text}", host) for entry in entries for host in parse_entry(entry, source))
-
-
-def parse_entry(entry: str, source: str) -> list[Host]:
-    """The hosts of one entry `[user@]host[:slots]`: several if it contains a range.
-
-    Raises:
-        TfdistError: the entry is invalid. The message starts with `source`.
-    """
-    return [_parse_target(target, source) for target in expand(entry, source)]
+    targets = [target for entry in entries for target in expand(entry, source)]
+    return check_unique((f"{source} {text}", _parse_target(target, source)) for target in targets)
 
 
 def check_unique(hosts: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
@@ -85,9 +77,8 @@ def expand(entry: str, source: str = "--hosts") -> list[str]:
         last = last or first
         if int(first) > int(last):
             raise TfdistError(f"{source} {entry}: the range {part} is descending; write {last}-{first}")
-        if int(last) - int(first) >= MAX_HOSTS:
-            raise TfdistError(f"{source} {entry}: the range {part} has more than {MAX_HOSTS} hosts; shorten it")
-        numbers += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+        end = min(int(last), int(first) + MAX_HOSTS)  # more are refused below
+        numbers += [str(number).zfill(len(first)) for number in range(int(first), end + 1)]
     tails = expand(entry[match.end() :], source)
     if len(numbers) * len(tails) > MAX_HOSTS:
         raise TfdistError(f"{source} {entry}: more than {MAX_HOSTS} hosts; shorten the ranges")
@@ -168,7 +159,7 @@ def _parse_line(entry: str, settings: Sequence[str], source: str) -> list[Host]:
         if field in values:
             raise TfdistError(f"{source} {setting}: {key}= is set twice; remove one")
         values[field] = _parse_setting(key, value, f"{source} {setting}")
-    hosts = parse_entry(entry, source)
+    hosts = [_parse_target(target, source) for target in expand(entry, source)]
     if "slots" in values and hosts[0].slots is not None:
         raise TfdistError(f"{source} {entry} already sets the slots; remove slots={values['slots']}")
     if "address" in values and len(hosts) > 1:
@@ -232,31 +223,12 @@ def slurm_hosts(environ: Mapping[str, str]) -> tuple[Host, ...]:
     Raises:
         TfdistError: not inside an allocation, or two groups share a node.
     """
-    if GROUPS in environ:
-        return _hosts_of_groups(environ)
-    if not environ.get(NODES):
-        raise TfdistError(
-            "--transport srun: not inside a Slurm allocation; start one with 'salloc' or 'sbatch', or add --hosts"
-        )
-    return parse_hosts(environ[NODES], NODES)
-
-
-def with_groups(hosts: Sequence[Host], environ: Mapping[str, str]) -> tuple[Host, ...]:
-    """These hosts with their groups, if the current job is heterogeneous.
-
-    Raises:
-        TfdistError: a host is in none of the groups, or two groups share a node.
-    """
     if GROUPS not in environ:
-        return tuple(hosts)
-    groups = {host.name: host.het_group for host in _hosts_of_groups(environ)}
-    for host in hosts:
-        if host.name not in groups:
-            raise TfdistError(f"{host.name}: not a node of this heterogeneous job; use {', '.join(groups)}")
-    return tuple(replace(host, het_group=groups[host.name]) for host in hosts)
-
-
-def _hosts_of_groups(environ: Mapping[str, str]) -> tuple[Host, ...]:
+        if not environ.get(NODES):
+            raise TfdistError(
+                "--transport srun: not inside a Slurm allocation; start one with 'salloc' or 'sbatch', or add --hosts"
+            )
+        return parse_hosts(environ[NODES], NODES)
     hosts: dict[str, Host] = {}
     for group in range(int(environ[GROUPS])):
         variable = f"{NODES}_HET_GROUP_{group}"
@@ -268,3 +240,18 @@ def _hosts_of_groups(environ: Mapping[str, str]) -> tuple[Host, ...]:
                 )
             hosts[host.name] = replace(host, het_group=group)
     return tuple(hosts.values())
+
+
+def with_groups(hosts: Sequence[Host], environ: Mapping[str, str]) -> tuple[Host, ...]:
+    """These hosts with their groups, if the current job is heterogeneous.
+
+    Raises:
+        TfdistError: a host is in none of the groups, or two groups share a node.
+    """
+    if GROUPS not in environ:
+        return tuple(hosts)
+    groups = {host.name: host.het_group for host in slurm_hosts(environ)}
+    for host in hosts:
+        if host.name not in groups:
+            raise TfdistError(f"{host.name}: not a node of this heterogeneous job; use {', '.join(groups)}")
+    return tuple(replace(host, het_group=groups[host.name]) for host in hosts)

@@ -218,9 +218,7 @@ def connection_problem(host: Host, output: str) -> Problem:
     last = lines[-1].rstrip(".") if lines else "its stream ended without output"
     last = last if len(last) <= _LONGEST else f"{last[: _LONGEST // 2]} ... {last[-_LONGEST // 2 :]}"
     trial = shlex.join(command_on(host, ("true",)))
-    is_ssh = host.prefix[-2:] == ("--", host.target)
-    silent = [(r"did not say hello", *SSH_FAULTS[-1][1:])] if is_ssh else []
-    for pattern, cause, fix in (*SLOW_FAULTS, *silent, *(SSH_FAULTS if host.needs_quoting else ()), *FAULTS):
+    for pattern, cause, fix in (*SLOW_FAULTS, *(SSH_FAULTS if host.needs_quoting else ()), *FAULTS):
         if re.search(pattern, output):
             values = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}
             return Problem(f"{cause.format(**values)} ({last})", fix.format(**values), host.name)

@@ -6,14 +6,12 @@ are not there yet, again and again, and then `go`; or `refused`, why. Whoever gi
 its task; the leader passes that on to all others. Neither secret nor token travels.
 """
 
-import errno
 import hmac
 import json
 import os
 import secrets
 import selectors
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,11 +19,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypedDict
 
+from tfdist.launch.agent_program.json_lines import LineReader, to_line
+from tfdist.launch.agent_program.probe import listen
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.table import peers_of, split
-from tfdist.launch.json_lines import LineReader, to_line
-from tfdist.launch.probe import listen
+from tfdist.launch.inherit.table import split
 from tfdist.launch.redact import safe_text
 from tfdist.launch.typed_json import from_json, parse_json
 
@@ -41,7 +39,6 @@ class BarrierMessage(TypedDict, total=False):
     nonce: str
     task: str
     proof: str
-    has_secret: bool
     refused: str
     missing: tuple[str, ...]
     go: bool
@@ -89,8 +86,10 @@ class Rendezvous:
 
     @cached_property
     def peers(self) -> Mapping[str, str]:
-        """The addresses of the other tasks, by name."""
-        return {task.name: address for task, address in peers_of(self.cluster, self.task)}
+        """The addresses of the other tasks, by name; without evaluators, which nothing connects to."""
+        every = self.cluster.addresses.items()
+        tasks = {Task(role, index): each for role, addresses in every for index, each in enumerate(addresses)}
+        return {task.name: each for task, each in tasks.items() if task != self.task and task.role != "evaluator"}
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:
@@ -170,20 +169,18 @@ class Gathering:
         present = {peer.task for peer in self._peers}
         return [task for task in self._expected if task not in present]
 
-    def run(self, stop: threading.Event, ready: Callable[[], bool], report: Callable[[list[str]], None]) -> bool:
-        """Wait for all peers; then, and once `ready` says so, let them go. Returns False if `stop` was set before.
+    def run(self, ready: Callable[[], bool], check: Callable[[list[str]], None]) -> None:
+        """Wait for all peers; then, and once `ready` says so, let them go.
 
         Args:
-            stop: ends the wait.
             ready: whether this task could start, too.
-            report: gets the tasks that are missing, now and then.
+            check: gets the tasks that are missing, again and again. What it raises ends the wait.
 
         Raises:
             TfdistError: a peer has given up.
         """
-        reported: list[str] = []
         status_at = time.monotonic()
-        while not stop.is_set():
+        while self.missing or not ready():
             for key, _ in self._selector.select(TICK_S):
                 if key.data is None:
                     self._accept()
@@ -195,24 +192,17 @@ class Gathering:
             if self._failed:
                 raise TfdistError(given_up(self._failed), ExitCode.START_TIMEOUT)
             missing = self.missing
-            if not missing and ready():
-                self._tell(go=True)
-                # Peers leave first: a connection that this side closes first would occupy the port for a minute
-                # (TIME_WAIT).
-                deadline = time.monotonic() + LEAVE_S
-                self._selector.unregister(self._server)
-                while any(peer.task for peer in self._peers) and time.monotonic() < deadline:
-                    for key, _ in self._selector.select(TICK_S):
-                        self._read(key.data)
-                return True
-            due = time.monotonic() >= status_at
-            if due or missing != reported:
-                report([self._refused.get(task, task) for task in missing])
-                reported = missing
-            if due:  # not at each change: it would be a message for each pair of tasks
+            check([self._refused.get(task, task) for task in missing])
+            if time.monotonic() >= status_at:  # not at each change: it would be a message for each pair of tasks
                 self._tell(missing=missing)
                 status_at = time.monotonic() + STATUS_S
-        return False
+        self._tell(go=True)
+        # Peers leave first: a connection that this side closes first would occupy the port for a minute (TIME_WAIT).
+        deadline = time.monotonic() + LEAVE_S
+        self._selector.unregister(self._server)
+        while any(peer.task for peer in self._peers) and time.monotonic() < deadline:
+            for key, _ in self._selector.select(TICK_S):
+                self._read(key.data)
 
     def fail(self, reason: str) -> None:
         """Tell all peers that nothing starts, and why this task or, before it, one of them has given up."""
@@ -240,13 +230,9 @@ class Gathering:
             self._drop(strangers.pop(0))
         try:
             connection, _ = self._server.accept()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # it still waits, and would wake us at once
-                if strangers:
-                    self._drop(strangers[0])
-                else:
-                    time.sleep(TICK_S)
-            return  # else it has left already
+        except OSError:  # it has left already, or there are too many open files: then it would wake us at once
+            time.sleep(TICK_S)
+            return
         connection.settimeout(SEND_S)
         peer = _Peer(connection)
         self._selector.register(connection, selectors.EVENT_READ, peer)
@@ -271,12 +257,7 @@ class Gathering:
         if task not in self._expected or not self._key.proves(message, peer.nonce, task):
             if task in self._expected:
                 self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {SECRET})"
-            secret = self._key.secret
-            # In the words of the peer: `there` is here.
-            reason = f"TFDIST_ATTEMPT{f' or {SECRET}' if secret else ''} is different there"
-            if message.get("has_secret", False) != bool(secret):
-                reason = f"{SECRET} is set only {'there' if secret else 'here'}"
-            self._send(peer, refused=reason)
+            self._send(peer, refused=f"TFDIST_ATTEMPT or {SECRET} is different there")
             self._drop(peer)
             return
         for other in [other for other in self._peers if other.task == task and other is not peer]:

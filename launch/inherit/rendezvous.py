@@ -1,31 +1,66 @@
 """The start barrier of tasks that another launcher starts: none starts before all are there and know all names.
 
 TensorFlow would wait for a missing peer in silence, for up to an hour, or fail because a name is not in DNS yet. The
-leader gathers the others on its own TensorFlow port before TensorFlow uses it.
+leader gathers the others on its own TensorFlow port before TensorFlow uses it. A peer reports to it and waits for its
+word, once the names of all others are known: a cluster's DNS may learn them after the tasks have started.
 """
 
-import threading
+import secrets
+import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Event, Thread
 
+from tfdist.launch.agent_program.json_lines import LineReader, to_line
+from tfdist.launch.agent_program.probe import connection_failure
 from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
-from tfdist.launch.inherit.leader import Gathering, Rendezvous
-from tfdist.launch.inherit.peer import NameSearch, Peer
+from tfdist.launch.inherit.leader import LONGEST, RECEIVE, BarrierMessage, Gathering, Rendezvous, given_up, parse
+from tfdist.launch.inherit.table import split
+from tfdist.launch.redact import safe_text
 from tfdist.launch.text import shortened
 
 REPORT_S = 5.0
 """Seconds between two lines about what is missing."""
-JOIN_S = 3.0
-"""Time for the thread that meets the peers to end."""
+RETRY_S = 0.5
+"""Pause between two look-ups of names, and between two connections to the leader."""
+DIAL_S = 2.0
+"""Time limit of a connection to the leader."""
+TICK_S = 0.5
+"""Interval of the checks whether to give up."""
+SILENCE_S = 10.0
+"""Without a message from the leader, which sends one every 2 s, until it is connected again."""
 
 
-_News = SimpleQueue[str | TfdistError | Interrupted | None]
-"""What is missing, why nothing starts, a signal, and None: all are there."""
+def is_known(host: str) -> bool:
+    """Whether the name or address of a host can be resolved on this machine."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):  # UnicodeError: not a valid DNS name
+        return False
+    return True
+
+
+class NameSearch(Thread):
+    """Looks for the hosts of tasks until all are known, in a thread of its own: DNS may take long to answer."""
+
+    def __init__(self, hosts: Mapping[str, str], stop: Event, is_known: Callable[[str], bool] = is_known) -> None:
+        """Look for these hosts, by the name of the task, until `stop` is set."""
+        super().__init__(name="names", daemon=True)
+        self.missing = hosts
+        """The hosts that are not known yet, by task."""
+        self._stop_search, self._is_known = stop, is_known
+
+    def run(self) -> None:
+        """Look until all are known or `stop` is set."""
+        while self.missing and not self._stop_search.is_set():
+            self.missing = {task: host for task, host in self.missing.items() if not self._is_known(host)}
+            if self.missing:
+                self._stop_search.wait(RETRY_S)
 
 
 def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]) -> None:
@@ -42,106 +77,140 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
     """
     if not rendezvous.needed:
         return
-    news: _News = SimpleQueue()
-    stop = threading.Event()
-    try:
-        reserved = reserve(rendezvous.port)
-    except OSError as error:
-        raise TfdistError(
-            f"port {rendezvous.port} of {rendezvous.task.name} cannot be used ({error.strerror}): end the process that "
-            "uses it, or choose another port"
-        ) from None
-    with interruptions(news.put), closing(reserved):
-        meeting = _Meeting(rendezvous, stop, news.put)
-        thread = threading.Thread(target=meeting.run, name="rendezvous", daemon=True)
-        thread.start()
+    wait, stop = _Wait(timeout_s, report), Event()
+    names, leads = NameSearch(rendezvous.hosts, stop), rendezvous.task == rendezvous.leader
+    with ExitStack() as stack:
         try:
-            _wait(news, timeout_s, report)
-        except TfdistError as error:
-            meeting.failure = str(error) if error.exit_code < SIGNALS else ""
-            raise
-        finally:
-            stop.set()
-            thread.join(JOIN_S)
-
-
-def _wait(news: _News, timeout_s: float, report: Callable[[str], None]) -> None:
-    missing, now = "the other tasks", time.monotonic()
-    deadline, report_at = now + timeout_s, now + REPORT_S
-    while True:
-        try:
-            item = news.get(timeout=max(0.0, min(deadline, report_at) - time.monotonic()))
-        except Empty:
-            if time.monotonic() >= deadline:
-                raise TfdistError(
-                    f"not all tasks are there within --start-timeout {timeout_s:g} s, missing: {missing}; look at "
-                    "their logs, or give them more time",
-                    ExitCode.START_TIMEOUT,
-                ) from None
-            report(f"waiting for {missing}")
-            report_at = time.monotonic() + REPORT_S
-            continue
-        match item:
-            case None:
-                return
-            case Interrupted(number):
-                raise TfdistError("interrupted before any task was started", SIGNALS + number)
-            case TfdistError():
-                raise item
-            case str():
-                missing = item
+            stack.enter_context(closing(reserve(rendezvous.port)))
+            gathering = stack.enter_context(closing(Gathering(rendezvous))) if leads else None
+        except OSError as error:
+            raise TfdistError(
+                f"port {rendezvous.port} of {rendezvous.task.name} cannot be used ({error.strerror}): end the process "
+                "that uses it, or choose another port"
+            ) from None
+        stack.enter_context(interruptions(wait.signals.put))
+        stack.callback(stop.set)
+        names.start()
+        if gathering is None:
+            _follow(rendezvous, names, wait)
+        else:
+            _lead(gathering, names, wait)
 
 
 @dataclass
-class _Meeting:
-    """What the thread does."""
+class _Wait:
+    """The wait for the other tasks: what is missing, and when it ends without them."""
 
-    rendezvous: Rendezvous
-    stop: threading.Event
-    put: Callable[[str | TfdistError | None], None]
-    failure: str = ""
-    """Why this task has given up, for the peers; empty: another process may take its place."""
+    timeout_s: float
+    report: Callable[[str], None]
+    signals: SimpleQueue[Interrupted] = field(default_factory=SimpleQueue)
+    missing: str = "the other tasks"
+    started_at: float = field(default_factory=time.monotonic)
+    reported_at: float = field(default_factory=time.monotonic)
 
-    def run(self) -> None:
-        """Meet the peers, and put the result."""
-        rendezvous = self.rendezvous
+    def check(self, missing: str) -> None:
+        """Take note of what is missing, if anything is known of it, and report it now and then.
+
+        Raises:
+            TfdistError: a signal came, or the time is over.
+        """
+        self.missing, now = missing or self.missing, time.monotonic()
+        if not self.signals.empty():
+            raise TfdistError("interrupted before any task was started", SIGNALS + self.signals.get().signal)
+        if now - self.started_at >= self.timeout_s:
+            raise TfdistError(
+                f"not all tasks are there within --start-timeout {self.timeout_s:g} s, missing: {self.missing}; look "
+                "at their logs, or give them more time",
+                ExitCode.START_TIMEOUT,
+            )
+        if now - self.reported_at >= REPORT_S:
+            self.report(f"waiting for {self.missing}")
+            self.reported_at = now
+
+
+def _lead(gathering: Gathering, names: NameSearch, wait: _Wait) -> None:
+    """Gather the peers. They are told why nothing starts, unless a signal came: another process may take the place."""
+    try:
+        gathering.run(lambda: not names.missing, lambda tasks: wait.check(shortened(tasks) or _missing(names)))
+    except TfdistError as error:
+        if error.exit_code < SIGNALS:
+            gathering.fail(str(error))
+        raise
+
+
+def _follow(rendezvous: Rendezvous, names: NameSearch, wait: _Wait) -> None:
+    """Wait for all names, then at the leader until it lets all start, connecting again and again."""
+    while names.missing:
+        wait.check(_missing(names))
+        names.join(TICK_S)
+    leader = rendezvous.leader.name
+    host, port = split(rendezvous.peers[leader])
+    while True:
         try:
-            if self._lead() if rendezvous.task == rendezvous.leader else self._follow():
-                self.put(None)
-        except TfdistError as error:
-            self.put(error)
+            with socket.create_connection((host, port), timeout=DIAL_S) as connection:
+                if _wait_at_leader(connection, rendezvous, wait):
+                    return
+        except (OSError, ValueError) as error:
+            wait.check(f"{leader} at {host}:{port} ({connection_failure(error)})")
+        time.sleep(RETRY_S)
 
-    def _lead(self) -> bool:
-        names = NameSearch(self.rendezvous.hosts)
-        threading.Thread(target=names.run, args=(self.stop,), name="names", daemon=True).start()
 
-        def report(missing: Sequence[str]) -> None:
-            if missing or names.missing:
-                self.put(shortened(missing) or _names(names.missing))
+def _wait_at_leader(connection: socket.socket, rendezvous: Rendezvous, wait: _Wait) -> bool:
+    """Report, and read the leader's messages; returns whether the last one was `go`, or the leader refuses this task.
 
+    A leader is told why this task gives up, unless a signal came: another process may take its place.
+    """
+    task, key, leader = rendezvous.task.name, rendezvous.key, rendezvous.leader.name
+    nonce, is_leader = secrets.token_hex(16), False
+    try:
+        for message in _messages(connection, wait):
+            is_leader = is_leader or key.proves(message, nonce, leader)
+            if "nonce" in message:
+                hello = {"task": task, "nonce": nonce, "proof": key.proof(message["nonce"], task)}
+                connection.sendall(to_line(hello))
+            elif "refused" in message:
+                wait.check(f"{leader} of this attempt ({safe_text(message['refused'])})")
+                break
+            elif not is_leader:
+                raise ValueError("not a message of the start barrier")
+            elif message.get("go"):
+                return True
+            elif "failed" in message:
+                raise TfdistError(given_up(message), ExitCode.START_TIMEOUT)
+            elif "missing" in message:
+                wait.check(shortened(map(safe_text, message["missing"])) or leader)
+    except TfdistError as error:
+        if error.exit_code < SIGNALS:
+            with suppress(OSError):
+                connection.sendall(to_line({"failed": str(error), "by": task}))
+        raise
+    return False
+
+
+def _messages(connection: socket.socket, wait: _Wait) -> Iterator[BarrierMessage]:
+    """The messages of whoever answers.
+
+    Raises:
+        OSError: the connection has ended, or nothing came for long.
+        ValueError: something else answers.
+    """
+    reader, heard_at = LineReader(LONGEST), time.monotonic()
+    connection.settimeout(TICK_S)
+    while True:
+        wait.check("")
         try:
-            gathering = Gathering(self.rendezvous)
-        except OSError as error:
-            task, port = self.rendezvous.task.name, self.rendezvous.port
-            raise TfdistError(f"port {port} of {task} cannot be used ({error.strerror})") from None
-        with closing(gathering):
-            try:
-                return gathering.run(self.stop, lambda: not names.missing, report)
-            except TfdistError as error:
-                self.failure = str(error)
+            data = connection.recv(RECEIVE)
+        except TimeoutError:
+            if time.monotonic() - heard_at > SILENCE_S:
                 raise
-            finally:
-                if self.failure:
-                    gathering.fail(self.failure)
-
-    def _follow(self) -> bool:
-        names = NameSearch(self.rendezvous.hosts)
-        if not names.run(self.stop, lambda missing: self.put(_names(missing))):
-            return False
-        return Peer(self.rendezvous, self.put, self.stop, lambda: self.failure).run()
+            continue
+        if not data:
+            raise ConnectionResetError("closed")
+        heard_at = time.monotonic()
+        yield from map(parse, reader.feed(data))
 
 
-def _names(missing: Mapping[str, str]) -> str:
-    """`the name of worker-1 (h2)`."""
-    listed = shortened(f"{task} ({host})" for task, host in missing.items())
-    return f"the {'name' if len(missing) == 1 else 'names'} of {listed} in DNS"
+def _missing(names: NameSearch) -> str:
+    """`the name of worker-1 (h2) in DNS`; empty if all names are known."""
+    missing = [f"{task} ({host})" for task, host in names.missing.items()]
+    return f"the {'name' if len(missing) == 1 else 'names'} of {shortened(missing)} in DNS" if missing else ""

@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from tfdist.launch.cluster import Cluster, Task, check_ports, parse_tf_config
@@ -58,14 +57,6 @@ def on_same_host(cluster: Cluster, task: Task) -> int:
     """Number of tasks of the same role on the task's host, it included; 1 if it is not in the cluster."""
     hosts = [split(address)[0] for address in cluster.addresses.get(task.role, ())]
     return hosts.count(hosts[task.index]) if task.index < len(hosts) else 1
-
-
-def peers_of(cluster: Cluster, task: Task) -> Iterator[tuple[Task, str]]:
-    """The other tasks of the cluster with their addresses, without evaluators, which nothing connects to."""
-    for role, addresses in cluster.addresses.items():
-        for index, address in enumerate(addresses):
-            if role != "evaluator" and Task(role, index) != task:
-                yield Task(role, index), address
 
 
 class SourceName(StrEnum):
@@ -197,17 +188,13 @@ def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, 
     return workers_on(hosts, port), Task("worker", int(rank))
 
 
-SOURCES: Mapping[SourceName, Source] = MappingProxyType(
-    {
-        SourceName.TF_CONFIG: Source(
-            ("TF_CONFIG",), lambda environ, _: parse_tf_config(environ["TF_CONFIG"]), has_ports=True
-        ),
-        SourceName.VERTEX: Source(("CLUSTER_SPEC",), _read_vertex, has_ports=True),
-        SourceName.SAGEMAKER: Source((_SAGEMAKER_HOSTS, _SAGEMAKER_HOST), _read_sagemaker),
-        SourceName.SKYPILOT: Source((_SKYPILOT_NODES, _SKYPILOT_RANK), _read_skypilot),
-        SourceName.SLURM: Source((_SLURM_NODES, _SLURM_RANK), _read_slurm),
-    }
-)
+SOURCES: Mapping[SourceName, Source] = {
+    SourceName.TF_CONFIG: Source(("TF_CONFIG",), lambda env, _: parse_tf_config(env["TF_CONFIG"]), has_ports=True),
+    SourceName.VERTEX: Source(("CLUSTER_SPEC",), _read_vertex, has_ports=True),
+    SourceName.SAGEMAKER: Source((_SAGEMAKER_HOSTS, _SAGEMAKER_HOST), _read_sagemaker),
+    SourceName.SKYPILOT: Source((_SKYPILOT_NODES, _SKYPILOT_RANK), _read_skypilot),
+    SourceName.SLURM: Source((_SLURM_NODES, _SLURM_RANK), _read_slurm),
+}
 """Environments in the order of `detect`: a scheduler's variables are also in that of the launchers that it runs."""
 
 

@@ -1,22 +1,33 @@
-"""A job as Kubernetes objects: a JobSet, or an Indexed Job for clusters without JobSet. Starts nothing.
+"""A job as Kubernetes objects: a JobSet, or an Indexed Job for clusters without JobSet, of pods. Starts nothing.
 
 Sources: https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/,
 https://jobset.sigs.k8s.io/docs/tasks/failure_policy/ and
 https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/
 """
 
+import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.kubernetes.options import Kind, KubernetesOptions, Workload, check_options
-from tfdist.launch.kubernetes.pod import CONTAINER, field_variable, pod_template
+from tfdist.launch.job import NO_GPUS
+from tfdist.launch.kubernetes.options import VOLUME, Kind, KubernetesOptions, Workload, check_options
 from tfdist.launch.text import listed
 
 KEEP_S = 24 * 3600
 """How long a finished job and the logs of its pods are kept."""
 WRONG_INPUT = 2
 """Index of the rule for wrong input among those of a Job's podFailurePolicy."""
+CONTAINER = "tfdist"
+STOP_MARGIN_S = 10
+"""Seconds between the end of the save and SIGKILL by the kubelet: for the outcome and the run's files."""
+INDEX = "TFDIST_INDEX"
+"""The task's index among those of its role. The Job controller appends JOB_COMPLETION_INDEX to a container's
+variables, and a variable can refer only to those before it."""
+_INDEX_REFERENCE = f"$({INDEX})"
+# Any user but root. Files on the volume belong to this user and group.
+_USER = 1000
 _MAX_NAME = 63  # characters of a host name (RFC 1123)
 _SUFFIX = "-abcde"  # the random end of a pod's name
 
@@ -48,11 +59,17 @@ def manifest(workload: Workload, options: KubernetesOptions) -> list[dict[str, A
             "policyTypes": ["Ingress"],
             "ingress": [{"from": [{"podSelector": {"matchLabels": options.labels}}]}],
         }
-        objects.insert(0, _object("networking.k8s.io/v1", "NetworkPolicy", options.metadata, spec))
+        objects.insert(0, _object("networking.k8s.io/v1", "NetworkPolicy", options, spec))
     return objects
 
 
-def _object(version: str, kind: str, metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+def _object(
+    version: str, kind: str, options: KubernetesOptions, spec: dict[str, Any], queue: str | None = None
+) -> dict[str, Any]:
+    """An object; `queue` is Kueue's, of the one that it admits."""
+    labels = options.labels if queue is None else {**options.labels, "kueue.x-k8s.io/queue-name": queue}
+    namespace = {} if options.namespace is None else {"namespace": options.namespace}
+    metadata = {"name": options.name, **namespace, "labels": labels}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
@@ -80,8 +97,8 @@ def _indexed_job(
     }
     job = {"ttlSecondsAfterFinished": KEEP_S, **_job_spec(workload, role, template)}
     return [
-        _object("v1", "Service", options.metadata, service),
-        _object("batch/v1", "Job", options.queued_metadata, job),
+        _object("v1", "Service", options, service),
+        _object("batch/v1", "Job", options, job, options.queue),
     ]
 
 
@@ -121,7 +138,7 @@ def _jobset(workload: Workload, options: KubernetesOptions, addresses: dict[str,
             for role, template in jobs.items()
         ],
     }
-    return [_object("jobset.x-k8s.io/v1alpha2", "JobSet", options.queued_metadata, spec)]
+    return [_object("jobset.x-k8s.io/v1alpha2", "JobSet", options, spec, options.queue)]
 
 
 def _job_spec(workload: Workload, role: str, template: dict[str, Any]) -> dict[str, Any]:
@@ -142,3 +159,101 @@ def _job_spec(workload: Workload, role: str, template: dict[str, Any]) -> dict[s
         **deadline,
         "template": template,
     }
+
+
+def tf_config(addresses: Mapping[str, Sequence[str]], role: str) -> str:
+    """TF_CONFIG of every task of `role`; the kubelet puts in the index."""
+    cluster = json.dumps({name: list(hosts) for name, hosts in addresses.items()})
+    return f'{{"cluster": {cluster}, "task": {{"type": "{role}", "index": {_INDEX_REFERENCE}}}}}'
+
+
+def literal(text: str) -> str:
+    """The text as an argument or a value that the kubelet leaves as it is.
+
+    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+    """
+    return text.replace("$", "$$")
+
+
+def field_variable(name: str, path: str) -> dict[str, Any]:
+    """A variable with the value of a field of the pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def pod_template(
+    workload: Workload,
+    options: KubernetesOptions,
+    role: str,
+    addresses: Mapping[str, Sequence[str]],
+    variables: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The template of the pods of one role.
+
+    Args:
+        workload: what they run.
+        options: where.
+        role: theirs.
+        addresses: of all tasks, `host:port` by role and in order of index.
+        variables: more of the container's.
+    """
+    gpus = options.gpus if workload.roles[role].computes else 0
+    arguments = list(map(literal, workload.arguments))
+    if arguments[0] == "launch":
+        arguments += ["--name", f"{options.name}-{role}-{_INDEX_REFERENCE}"]
+    if workload.command:
+        arguments += ["--", *map(literal, workload.command)]
+    container: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": options.image,
+        "command": ["tfdist"],
+        "args": arguments,
+    }
+    limits = {"cpu": str(options.cpus or ""), "memory": options.memory or "", "nvidia.com/gpu": str(gpus or "")}
+    if any(limits.values()):
+        container["resources"] = {"limits": {name: value for name, value in limits.items() if value}}
+    if options.secret is not None:
+        container["envFrom"] = [{"secretRef": {"name": options.secret}}]
+    container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    container["env"] = _environment(workload, role, addresses, variables)
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": math.ceil(workload.save_s) + STOP_MARGIN_S,
+        "enableServiceLinks": False,  # a Service named tfdist would set TFDIST_PORT=tcp://...
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+    }
+    volumes: dict[str, dict[str, Any]] = {}
+    if options.pvc is not None:
+        volumes[VOLUME] = {"name": "tfdist", "persistentVolumeClaim": {"claimName": options.pvc}}
+    if gpus > 1:  # they exchange data through /dev/shm, of which containers have 64 MB by default
+        volumes["/dev/shm"] = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    if volumes:
+        container["volumeMounts"] = [{"name": each["name"], "mountPath": path} for path, each in volumes.items()]
+        spec["volumes"] = list(volumes.values())
+    return {"metadata": {"labels": options.labels}, "spec": spec}
+
+
+def _environment(
+    workload: Workload, role: str, addresses: Mapping[str, Sequence[str]], variables: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The index comes first, as TF_CONFIG refers to it. The user's variables replace the defaults."""
+    sources: dict[str, dict[str, Any]] = {"HOME": {"value": "/tmp"}}  # the user of the pod has no home in most images
+    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
+        # The pod's CPU limit, rounded up; without a limit, the number of the node's CPUs.
+        sources[name] = {"valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}
+    if not workload.roles[role].computes:
+        sources["CUDA_VISIBLE_DEVICES"] = {"value": NO_GPUS}
+    sources |= {name: {"value": literal(value)} for name, value in workload.env.items()}
+    index = field_variable(INDEX, "metadata.annotations['batch.kubernetes.io/job-completion-index']")
+    fixed = [index, *map(dict, variables)]
+    if "--inherit" in workload.arguments:
+        fixed.append({"name": "TF_CONFIG", "value": tf_config(addresses, role)})
+    return [*fixed, *({"name": name, **source} for name, source in sources.items())]

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tfdist.launch.cluster import check_ports
 from tfdist.launch.errors import TfdistError
@@ -75,20 +74,6 @@ class KubernetesOptions:
     def labels(self) -> dict[str, str]:
         """Labels of all objects and pods of the job."""
         return {"app.kubernetes.io/name": "tfdist", "app.kubernetes.io/instance": self.name}
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Metadata of each object."""
-        namespace = {} if self.namespace is None else {"namespace": self.namespace}
-        return {"name": self.name, **namespace, "labels": self.labels}
-
-    @property
-    def queued_metadata(self) -> dict[str, Any]:
-        """Metadata of the object that Kueue admits."""
-        metadata = self.metadata
-        if self.queue is not None:
-            metadata["labels"]["kueue.x-k8s.io/queue-name"] = self.queue
-        return metadata
 
     @property
     def folder(self) -> str | None:

@@ -1,13 +1,12 @@
 """Follow a run through its folder: logs as they grow, and events as the messages that the launcher received."""
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from tfdist.launch.agent_program.text import end_of_characters
 from tfdist.launch.agents.inbox import Message
@@ -15,8 +14,8 @@ from tfdist.launch.agents.messages import Output, StreamName
 from tfdist.launch.runs.launcher import read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_run, tasks_of
-from tfdist.launch.text import plain
-from tfdist.launch.typed_json import from_json, parse_json
+from tfdist.launch.text import plain, replace_surrogates
+from tfdist.launch.typed_json import from_json, parse_json, with_texts
 
 POLL_S = 0.25
 """Seconds between two checks whether the files have grown."""
@@ -75,26 +74,18 @@ class TaskLog:
     run_dir: RunDir
     task: str
     stream: str
-    _attempt: int = field(init=False)
-    _file: GrowingFile = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._open(max(self._attempts(), default=0))
+    _files: dict[int, GrowingFile] = field(default_factory=dict)
+    """Files by attempt, from the one that was the latest at the first read."""
 
     def read(self) -> bytes:
         """Up to CHUNK bytes that were added; empty if there are none."""
-        while not (data := self._file.read()):
-            later = [attempt for attempt in self._attempts() if attempt > self._attempt]
-            if not later:
-                break
-            self._open(min(later))
-        return data
-
-    def _open(self, attempt: int) -> None:
-        self._attempt, self._file = attempt, GrowingFile(self.run_dir.log(self.task, self.stream, attempt))
-
-    def _attempts(self) -> list[int]:
-        return [attempt for attempt, task in self.run_dir.attempts() if task == self.task]
+        attempts = [attempt for attempt, task in self.run_dir.attempts() if task == self.task]
+        first = min(self._files, default=max(attempts, default=0))
+        for attempt in attempts:
+            path = self.run_dir.log(self.task, self.stream, attempt)
+            if attempt >= first and (data := self._files.setdefault(attempt, GrowingFile(path)).read()):
+                return data
+        return b""
 
 
 @dataclass
@@ -182,11 +173,11 @@ def wait_for_launcher(run_dir: RunDir, limit_s: float = LAUNCHER_S) -> None:
 
 
 def _message(line: str) -> Message | None:
-    """The message in a line of events.jsonl; None for entries that are no messages."""
+    """The message in a line of events.jsonl, with texts that can be shown; None for entries that are no messages."""
     try:
-        values = {name: _printable(value) for name, value in parse_json(line).items()}
+        values = with_texts(parse_json(line), lambda text: replace_surrogates(plain(text)))
         message: Message = from_json(values, _KINDS[values["kind"]])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return message
 
@@ -196,26 +187,14 @@ def _step_of(line: str) -> str:
     return line.partition('"task": "')[2].partition('"')[0] if '"event": "step"' in line else ""
 
 
-def _printable(value: Any) -> Any:
-    """The value with texts that a terminal shows as they are. What is in an event is for displays to check."""
-    if isinstance(value, list):
-        return [each if isinstance(each, list) else _printable(each) for each in value]
-    return plain(value).encode("utf-8", "replace").decode() if isinstance(value, str) else value
-
-
 def _offset_of_tail(path: Path, lines: int) -> int:
-    """Where the last `lines` lines of a file start."""
+    """Where the last `lines` lines of a file start, but at most CHUNK bytes before its end."""
     try:
         with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = max(0, size - CHUNK)
-            file.seek(start)
+            file.seek(max(0, path.stat().st_size - CHUNK))
             data = file.read()
+            end = file.tell()
     except OSError:
         return 0
-    position = len(data) - data.endswith(b"\n")
-    for _ in range(lines):
-        position = data.rfind(b"\n", 0, position)
-        if position < 0:
-            return start
-    return start + position + 1
+    tail = data.removesuffix(b"\n").split(b"\n")[-lines:]
+    return end - data.endswith(b"\n") - len(b"\n".join(tail))

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from tfdist.launch.agent_program.json_lines import LineReader, to_line
 from tfdist.launch.agents.inbox import Inbox, Interrupted
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json
-from tfdist.launch.json_lines import LineReader, to_line
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.rundir import RunDir, open_folder
 from tfdist.launch.typed_json import Between, Time, from_json, parse_json
@@ -25,15 +25,6 @@ STOPPED_BY = "tfdist stop"
 """The command in the outcome of a run that a request has stopped."""
 _LONGEST = 1 << 16
 """Bytes of a request or an answer."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a launcher answers to `status` and `stop`."""
-
-    pid: int
-    running: tuple[str, ...]
-    """The tasks that run."""
 
 
 @contextmanager
@@ -56,14 +47,11 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
                     except OSError:
                         return
                     with client, suppress(OSError, ValueError):
-                        values = parse_json(_line(client))
-                        request = values.get("request") if isinstance(values, dict) else None
-                        if request == "stop":
+                        name = from_json(parse_json(_line(client)), dict[str, Any]).get("request")
+                        if name == "stop":
                             inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
-                        if request in ("status", "stop"):
-                            client.sendall(to_line(asdict(Answer(os.getpid(), tuple(running())))))
-                        else:
-                            client.sendall(to_line({"error": "unknown request: use status or stop"}))
+                        if name in ("status", "stop"):
+                            client.sendall(to_line(list(running())))
 
             thread = threading.Thread(target=answer_all, name="control", daemon=True)
             thread.start()
@@ -72,8 +60,11 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
         yield
 
 
-def request(run_dir: RunDir, name: str) -> Answer:
+def request(run_dir: RunDir, name: str) -> tuple[str, ...]:
     """Send a `status` or `stop` request to a run's launcher. Anybody may have made a socket that looks like its own.
+
+    Returns:
+        The tasks that run.
 
     Raises:
         OSError: there is no launcher (ConnectionRefusedError, FileNotFoundError), or it does not answer (TimeoutError).
@@ -87,10 +78,9 @@ def request(run_dir: RunDir, name: str) -> Answer:
         client.sendall(to_line({"request": name}))
         line = _line(client)
     try:
-        answer = from_json(parse_json(line), Answer)
+        return tuple(map(safe_text, from_json(parse_json(line), tuple[str, ...])))
     except ValueError:  # the launcher ended while it answered
         raise ConnectionRefusedError(f"no answer from {run_dir.control}") from None
-    return Answer(answer.pid, tuple(map(safe_text, answer.running)))
 
 
 def answers(run_dir: RunDir) -> bool:
@@ -108,8 +98,7 @@ def _listener(run_dir: RunDir, stack: ExitStack) -> socket.socket:
     folder = open_folder(run_dir.path)
     stack.callback(os.close, folder)
     address = _address(folder, run_dir)
-    with suppress(FileNotFoundError):
-        os.unlink(address)  # noqa: PTH108 - of a killed launcher
+    _remove(address)  # of a killed launcher
     listener = stack.enter_context(socket.socket(socket.AF_UNIX))
     listener.bind(address)
     stack.callback(_remove, address)
@@ -242,9 +231,8 @@ def request_stop(run_dir: RunDir) -> None:
                 ExitCode.FAILED,
             ) from None
         try:
-            terminate(run_dir, launcher)
-        except ProcessLookupError:
-            return
+            with suppress(ProcessLookupError):
+                terminate(run_dir, launcher)
         except PermissionError:
             raise TfdistError(f"{run_dir.path}: not your run; ask its owner to stop it", ExitCode.FAILED) from None
 
@@ -252,6 +240,6 @@ def request_stop(run_dir: RunDir) -> None:
 def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
     """The tasks that still run, as far as the launcher answers."""
     try:
-        return request(run_dir, "status").running
+        return request(run_dir, "status")
     except OSError:
         return ()

@@ -1,7 +1,5 @@
 """Where TensorFlow placed operations: a table from the logs of a run, which TensorFlow writes if it is told to."""
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -50,15 +48,6 @@ def device_name(name: str) -> str:
     return found[3] if found[1] == "localhost" else f"{found[1]}-{found[2]} {found[3]}"
 
 
-def to_csv(placed: Placed) -> str:
-    """The table, sorted by task, operation and device."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(HEADER)
-    rows.writerows((*key, count) for key, count in sorted(placed.items()))
-    return text.getvalue()
-
-
 def save_placement(writer: RunWriter) -> str:
     """Write the table of a run that has ended into its folder; returns where it is, or why there is none."""
     try:
@@ -67,5 +56,6 @@ def save_placement(writer: RunWriter) -> str:
         return f"no table of placed operations: {error}"
     if not placed:
         return "no operation was placed: --set log_device_placement=true acts in tfdist.strategies.current()"
-    writer.save_text(writer.run_dir.placement, to_csv(placed))
+    rows = [HEADER, *((*key, str(number)) for key, number in sorted(placed.items()))]
+    writer.save_text(writer.run_dir.placement, "".join(f"{','.join(row)}\n" for row in rows))
     return f"operations by device: {writer.run_dir.placement}"

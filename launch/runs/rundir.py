@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from tfdist.launch.errors import TfdistError
 
@@ -15,22 +15,14 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 """The UTC time at the start of a folder's name."""
 
 
-class HasPath(Protocol):
-    """A folder."""
-
-    @property
-    def path(self) -> Path:
-        """Its path."""
-
-
 @dataclass(frozen=True)
 class FileIn:
-    """An attribute of a folder: the path of the file with this name."""
+    """An attribute of an object with a `path`, a folder: the path of the file with this name in it."""
 
     name: str
 
-    def __get__(self, folder: HasPath, _: object) -> Path:
-        return folder.path / self.name
+    def __get__(self, folder: Any, _: object) -> Path:
+        return Path(folder.path, self.name)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
-"""The runs in a folder: list them, find one by its name, and what one does, or how it ended, from its files."""
+"""The runs in a folder: list them, find one by its name, read its state from its files, and delete old ones."""
 
+import os
+import shutil
+import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -110,22 +113,15 @@ def read_run(run_dir: RunDir) -> Run:
             remark = f"on {launcher.host}; not checked from here"
     elif state is RunState.LOST:
         remark = "the launcher ended without an outcome"
-    return Run(
-        run_dir=run_dir,
-        state=state,
-        started=started,
-        wall_s=wall_s,
-        exit_code=ending.get("exit_code"),
-        reason=safe_text(ending.get("reason", "")) or remark,
-        culprit=safe_text(ending.get("culprit") or "") or None,
-        launcher=launcher,
-    )
+    reason = safe_text(ending.get("reason", "")) or remark
+    culprit = safe_text(ending.get("culprit") or "") or None
+    return Run(run_dir, state, started, wall_s, ending.get("exit_code"), reason, culprit, launcher)
 
 
 def read_outcome(run_dir: RunDir) -> Outcome | None:
     """The outcome of a run; None if it has none yet, or if nothing was started."""
     try:
-        values = with_texts(from_json(_read(run_dir.outcome), dict[str, Any]), safe_text)
+        values = with_texts(from_json(read_json(run_dir.outcome), dict[str, Any]), safe_text)
         return replace(from_json(values, Outcome), run_dir=str(run_dir.path))
     except ValueError:
         return None
@@ -147,8 +143,9 @@ def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
 
 
 def _ending(run_dir: RunDir) -> _OutcomeFields:
+    values = read_json(run_dir.outcome)
     try:
-        return from_json(_read(run_dir.outcome), _OutcomeFields)
+        return from_json(values if isinstance(values, dict) else {}, _OutcomeFields)
     except ValueError as error:
         return _OutcomeFields(status=RunState.FAILED, reason=f"{run_dir.outcome.name} cannot be read: {error}")
 
@@ -161,11 +158,6 @@ def _state(run_dir: RunDir, ending: _OutcomeFields, launcher: Launcher | None, s
     if launcher is None and time.time() - started < _STARTING_S:
         return RunState.STARTING
     return RunState.LOST
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    values = read_json(path)
-    return values if isinstance(values, dict) else {}
 
 
 def list_runs(runs_dir: Path) -> list[Run]:
@@ -220,3 +212,64 @@ def _is_run(path: Path) -> bool:
     run_dir = RunDir(path)
     files = (run_dir.launcher, run_dir.outcome, run_dir.events, run_dir.spec)
     return path.is_dir() and (run_dir.created is not None or any(file.exists() for file in files))
+
+
+@dataclass(frozen=True)
+class OldRun:
+    """A run that may be deleted."""
+
+    run_dir: RunDir
+    ended: float
+    """When anything in its folder was changed last, seconds since 1970: another run may have saved there later."""
+    size: int
+    """Bytes of all files."""
+    has_checkpoints: bool
+
+
+def old_runs(runs_dir: Path, age_s: float, used: Collection[str] = ()) -> list[OldRun]:
+    """This user's runs that ended more than `age_s` seconds ago, the oldest first.
+
+    Left out are folders that `tfdist launch` did not make, links, runs of other users, and those that may still run.
+
+    Args:
+        runs_dir: the folder of all runs.
+        age_s: smallest age.
+        used: folders of checkpoints that trainings use; the runs that hold them are left out, too.
+    """
+    try:
+        paths = sorted(runs_dir.iterdir())
+    except OSError:
+        return []
+    in_use = {parent for folder in used for parent in (Path(folder).resolve(), *Path(folder).resolve().parents)}
+    runs = []
+    for run_dir in map(RunDir, paths):
+        if _is_deletable(run_dir) and run_dir.path.resolve() not in in_use:
+            found = {run_dir.path: run_dir.path.lstat()}
+            for parent, folders, files in os.walk(run_dir.path):
+                found |= {Path(parent, name): Path(parent, name).lstat() for name in (*folders, *files)}
+            ended = max(each.st_mtime for each in found.values())
+            size = sum(each.st_size for each in found.values() if stat.S_ISREG(each.st_mode))
+            has_checkpoints = any(path.parent == run_dir.checkpoints for path in found)
+            runs.append(OldRun(run_dir, ended, size, has_checkpoints))
+    return sorted((run for run in runs if time.time() - run.ended > age_s), key=lambda run: run.ended)
+
+
+def delete(old: OldRun) -> None:
+    """Delete the folder of a run, and no link's target: Linux' rmtree resists those that are planted meanwhile.
+
+    Raises:
+        OSError: some of it cannot be deleted.
+    """
+    shutil.rmtree(old.run_dir.path)
+
+
+def _is_deletable(run_dir: RunDir) -> bool:
+    """Whether it is a run of this user that has ended."""
+    folder = run_dir.path.lstat()
+    if run_dir.created is None or not stat.S_ISDIR(folder.st_mode) or folder.st_uid != os.geteuid():
+        return False
+    if not any(file.is_file() and not file.is_symlink() for file in (run_dir.outcome, run_dir.launcher)):
+        return False
+    run = read_run(run_dir)
+    lives = run.launcher is not None and run.launcher.local and run.launcher.alive
+    return run.ended and not lives

@@ -6,16 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from tfdist.launch.agent_program.system import event_time
-from tfdist.launch.agents.inbox import AgentLost, Interrupted, Message, Restarting
+from tfdist.launch.agents.inbox import Interrupted, Message
 from tfdist.launch.agents.messages import Event, Exited, NotStarted, Stuck
-from tfdist.launch.diagnosis.diagnose import diagnose
-from tfdist.launch.diagnosis.history import Attempt, Outcome, ReportedError, Status
+from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy, RestartOn
 from tfdist.launch.supervision.task_group import Action, TaskGroup
-from tfdist.launch.text import counted, signal_name
+from tfdist.launch.text import shortened, signal_name
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """What a scheduler sends some time before it ends a job."""
@@ -41,7 +39,7 @@ class Saving:
         self.active = self.tasks.stopped = True
         self.tasks.note_stop(self.tasks.running, grace_s, f"{reason}, saving a checkpoint")
         self.tasks.stop(self.tasks.leaders[:1], grace_s, keeps_barrier=True)
-        self.tasks.deadlines.set(self.end, now + grace_s)
+        self.tasks.deadlines[self.end] = now + grace_s
 
     def note_exit(self, code: int, now: float) -> None:
         """Stop the rest if the last leading task has exited, or if one has exited without saving."""
@@ -56,21 +54,21 @@ class Saving:
 
 
 def with_earlier_checkpoint(
-    outcome: Outcome, policy: Policy, saved_step: int | None, received: Sequence[Interrupted]
+    outcome: Outcome, policy: Policy, saved_step: int, received: Sequence[Interrupted]
 ) -> Outcome:
     """The outcome, with exit code 42 if a signal came when no task could save, but a checkpoint exists. Pure.
 
     Args:
         outcome: of the last attempt.
         policy: of the run.
-        saved_step: of the last checkpoint that a task saved or continued from; None without one.
+        saved_step: of the last checkpoint that a task saved or continued from; 0 without one.
         received: the signals during the last attempt; after a second one the exit code stays.
     """
     saves = outcome.status is Status.INTERRUPTED and policy.saves_on_signal and outcome.signal in SIGNALS
     # a scheduler's signal may come from an agent first, and then to the launcher
     by_agent = len(received) == 2 and received[0].of_agent
     repeated = received[0].signal != received[1].signal if by_agent else len(received) > 1
-    if not saves or saved_step is None or outcome.exit_code == ExitCode.PREEMPTED or repeated:
+    if not saves or not saved_step or outcome.exit_code == ExitCode.PREEMPTED or repeated:
         return outcome
     reason = outcome.reason
     if outcome.not_restarted:  # it is that of the failure before
@@ -91,10 +89,8 @@ class AttemptLog:
     """Keeps the attempts of a run, from its messages. The last attempt is the one that runs."""
 
     attempts: list[Attempt] = field(default_factory=list)
-    saved_step: int | None = None
-    """The step of the newest checkpoint that a task has reported."""
-    saved_examples: int = 0
-    """The examples that were trained until then."""
+    saved: SavedState = field(default_factory=SavedState)
+    """Of the newest checkpoint that a task has reported."""
 
     def open(self, tasks: Iterable[str], time: float, note: str = "") -> int:
         """Add an attempt that starts these tasks; returns its number."""
@@ -110,15 +106,11 @@ class AttemptLog:
             case "step":
                 first = message.time if last.first_step is None and message.task in last.tasks else last.first_step
                 self.attempts[-1] = replace(last, first_step=first, last_step=max(step, last.last_step or 0))
-            case "checkpoint":
-                self._note_saved(step, message)
-            case "resumed":
-                self._note_saved(step, message)
-                self.attempts[-1] = replace(last, resumed_from=step)
-
-    def _note_saved(self, step: int, message: Event) -> None:
-        examples = message.event.get("examples")
-        self.saved_step, self.saved_examples = step, examples if isinstance(examples, int) else 0
+            case "checkpoint" | "resumed" as event:
+                examples = message.event.get("examples")
+                self.saved = SavedState(step, examples if isinstance(examples, int) else 0)
+                if event == "resumed":
+                    self.attempts[-1] = replace(last, resumed_from=step)
 
     def closed(self, time: float, reason: str, culprit: str | None, exit_code: int) -> list[Attempt]:
         """The attempts, if the last one has ended at that time (in seconds since 1970), for that reason."""
@@ -145,18 +137,10 @@ class Restart:
     delay_s: float
 
 
-@dataclass(frozen=True)
-class NoRestart:
-    """Do not restart anything."""
-
-    reason: str = ""
-    """Why not, as in `worker-0 failed 3 times at step 40`; empty if the policy asks for no restart."""
-
-
 def decide(
     outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Attempt], failed: Collection[str] = ()
-) -> Restart | NoRestart:
-    """What to do after a failure.
+) -> Restart | str:
+    """The restart after a failure, or why there is none: empty if the policy asks for none.
 
     Args:
         outcome: of the attempt that has failed.
@@ -165,22 +149,8 @@ def decide(
         attempts: all so far; the last one has failed.
         failed: tasks that have failed while others still run, as the consequence of the culprits' failure or not.
     """
-    if not policy.max_restarts or outcome.status is not Status.FAILED:
-        return NoRestart()
-    reason = _refused(outcome, job, policy, attempts)
-    if reason is not None:
-        return NoRestart(reason)
-    tasks = tasks_to_restart(job, (*outcome.culprits, *failed) if outcome.culprits else ())
-    if tasks is None:
-        return NoRestart("a job of this strategy cannot be restarted")
-    whole = set(tasks) == {plan.task.name for plan in job.plans}
-    return Restart(tasks, whole, delay_s(attempts))
-
-
-def _refused(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Attempt]) -> str | None:
-    """Why this failure leads to no restart; None if it does."""
-    preempted = outcome.exit_code == ExitCode.PREEMPTED
-    if policy.restart_on is (RestartOn.FAILURE if preempted else RestartOn.PREEMPTION):
+    ignored = RestartOn.FAILURE if outcome.exit_code == ExitCode.PREEMPTED else RestartOn.PREEMPTION
+    if not policy.max_restarts or outcome.status is not Status.FAILED or policy.restart_on is ignored:
         return ""
     if outcome.not_restarted:
         return outcome.not_restarted
@@ -195,12 +165,15 @@ def _refused(outcome: Outcome, job: Job, policy: Policy, attempts: Sequence[Atte
     steps_known = job.reports_steps or any(attempt.first_step is not None for attempt in attempts)
     if steps_known and attempts[-1].last_step is None and OUT_OF_MEMORY.search(outcome.reason):
         return "it was out of memory before its first step"
-    alike = alike_failures(job, attempts)
-    if alike:
+    if alike := alike_failures(job, attempts):
         return alike
     if len(attempts) > policy.max_restarts:
         return f"--max-restarts {policy.max_restarts} is used up"
-    return None
+    tasks = tasks_to_restart(job, (*outcome.culprits, *failed) if outcome.culprits else ())
+    if tasks is None:
+        return "a job of this strategy cannot be restarted"
+    whole = set(tasks) == {plan.task.name for plan in job.plans}
+    return Restart(tasks, whole, delay_s(attempts))
 
 
 def tasks_to_restart(job: Job, culprits: Sequence[str]) -> tuple[str, ...] | None:
@@ -253,16 +226,12 @@ def _culprit(attempt: Attempt) -> str:
     return attempt.culprit or attempt.reason
 
 
-def announcement(
-    outcome: Outcome, restart: Restart, job: Job, policy: Policy, number: int, saved_step: int | None
-) -> str:
+def announcement(outcome: Outcome, restart: Restart, job: Job, policy: Policy, number: int, saved_step: int) -> str:
     """`worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: all tasks, from step 120`."""
-    many = len(restart.tasks)
-    what = "all tasks" if restart.whole and many > 1 else ", ".join(restart.tasks[:4])
-    what += f" and {counted(many - 4, 'more task')}" if many > 4 and not restart.whole else ""
+    what = "all tasks" if restart.whole and len(restart.tasks) > 1 else shortened(restart.tasks)
     if set(restart.tasks).isdisjoint(job.leading):
         start = ""
-    elif saved_step is not None:
+    elif saved_step:
         start = f", from step {saved_step}"
     else:
         start = ", from the start: no checkpoint" if job.reports_steps else ""
@@ -284,8 +253,8 @@ class PendingStarts:
     """Starts the present attempts of tasks as soon as they may be started."""
 
     group: TaskGroup
-    after_start: Action
-    """Called when tasks have been started."""
+    timed_out: Action
+    """Called if tasks are not started in time."""
     waiting: list[PendingStart] = field(default_factory=list)
 
     @property
@@ -316,7 +285,7 @@ class PendingStarts:
         for start in [start for start in self._unblocked() if start.at <= now]:
             self.waiting.remove(start)
             self.group.start(start.tasks)
-            self.after_start(now)
+            self.group.deadlines[self.timed_out] = now + self.group.policy.start_timeout_s
         self._set_deadline()
 
     def _unblocked(self) -> list[PendingStart]:
@@ -325,42 +294,4 @@ class PendingStarts:
     def _set_deadline(self) -> None:
         times = [start.at for start in self._unblocked()]
         if times:
-            self.group.deadlines.set(self.start_due, min(times))
-
-
-@dataclass
-class Restarter:
-    """Restarts the tasks that have failed, if the policy and their roles allow it while others continue."""
-
-    tasks: TaskGroup
-    log: AttemptLog
-    starts: PendingStarts
-
-    def restart(self, failed_at: float, now: float) -> tuple[str, ...]:
-        """Returns the tasks that are restarted; none if the whole job must be stopped.
-
-        Args:
-            failed_at: when the failure was noticed, in seconds since 1970.
-            now: monotonic.
-        """
-        job, policy = self.tasks.job, self.tasks.policy
-        history = self.tasks.history
-        # the tasks of a lost host cannot be started again there
-        lost = any(self.tasks.of_host(agent.host) for agent in history.select(AgentLost))
-        if self.tasks.stopped or not policy.max_restarts or lost:
-            return ()
-        outcome = diagnose(history, job)
-        failed = {exit.task for exit in history.select(Exited) if exit.code != 0 or exit.task in job.serving}
-        failed |= {report.task for report in history.select(ReportedError)}
-        attempts = self.log.closed(failed_at, outcome.reason, outcome.culprit, outcome.exit_code)
-        decision = decide(outcome, job, policy, attempts, failed)
-        if not isinstance(decision, Restart) or decision.whole:
-            return ()
-        self.log.attempts = attempts
-        number = self.log.open(decision.tasks, event_time())
-        reason = announcement(outcome, decision, job, policy, number, self.log.saved_step)
-        self.tasks.announce(Restarting(number, decision.tasks, False, reason, decision.delay_s, event_time()))
-        self.tasks.renew(decision.tasks, number)
-        self.tasks.stop(self.tasks.running & set(decision.tasks), policy.failure_grace_s)
-        self.starts.add(decision.tasks, now + decision.delay_s)
-        return decision.tasks
+            self.group.deadlines[self.start_due] = min(times)

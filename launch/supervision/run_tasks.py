@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
@@ -10,15 +9,7 @@ from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import (
-    AgentLost,
-    HostReady,
-    Interrupted,
-    Message,
-    Note,
-    OnMessage,
-    Restarting,
-)
+from tfdist.launch.agents.inbox import AgentLost, HostReady, Interrupted, Message, Note, OnMessage, Restarting
 from tfdist.launch.agents.messages import Finish, Heartbeat
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.diagnose import diagnose
@@ -32,14 +23,7 @@ from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.launcher import serve
 from tfdist.launch.runs.writer import RunWriter, save_plan
 from tfdist.launch.supervision.rejoin import HostChoice, NextPlan, Rejoin, SameHosts
-from tfdist.launch.supervision.restarts import (
-    AttemptLog,
-    Restart,
-    SavedState,
-    announcement,
-    decide,
-    with_earlier_checkpoint,
-)
+from tfdist.launch.supervision.restarts import AttemptLog, Restart, announcement, decide, with_earlier_checkpoint
 from tfdist.launch.supervision.supervise import Supervisor, supervise
 from tfdist.launch.supervision.task_group import TaskGroup
 from tfdist.launch.text import shortened
@@ -80,16 +64,17 @@ def launch(
         if fleet is None:
             template = stack.enter_context(closing(Templates())).of(job) if len(job.plans) > 1 else None
             fleet = stack.enter_context(connect(job.hosts, policy, template=template))
-        run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced)
+        rejoin = Rejoin(fleet, hosts.wanted)
+        run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced, hosts, rejoin)
         job = run.prepare(job)
         started = time.monotonic()
         timeout_at = None if policy.timeout_s is None else started + policy.timeout_s
-        with serve(writer.run_dir, fleet.inbox, run.running), closing(Rejoin(fleet, hosts.wanted)) as rejoin:
+        with serve(writer.run_dir, fleet.inbox, run.running), closing(rejoin):
             if hosts.elastic:
                 rejoin.start()
-            outcome = run.to_the_end(job, timeout_at, Regroup(fleet, rejoin, hosts, run.prepare, run.announce))
+            outcome = run.to_the_end(job, timeout_at)
         for channel in fleet.channels.values():
-            channel.unshield()
+            channel.shield(False)
             channel.send(Finish())
         outcome = replace(
             outcome,
@@ -103,99 +88,6 @@ def launch(
 
 
 @dataclass
-class Regroup:
-    """Makes the plan of the next attempt: without hosts that were lost, and with those that are ready."""
-
-    fleet: Fleet
-    rejoin: Rejoin
-    choice: HostChoice
-    prepare: Callable[[Job], Job]
-    """The preflight: returns the job with its ports, or raises a TfdistError."""
-    on_message: OnMessage = lambda _: None
-    _new: list[Host] = field(default_factory=list)
-    """Connected since the last plan."""
-    _changed: bool = False
-    """Hosts were lost or connected since the last plan."""
-
-    def next_plan(self, job: Job, saved: SavedState) -> NextPlan:
-        """The job of the next attempt. It is the same object, with the ports that it has, if no host has changed.
-
-        If the hosts are too few, waits for at most `start_timeout_s` for more. Arguments as for `HostChoice.plan`.
-
-        Raises:
-            TfdistError: the job cannot be continued, or interrupted (exit code 128 + signal).
-        """
-        self._new, self._changed = [], False
-        self._update()
-        deadline = time.monotonic() + self.fleet.policy.start_timeout_s
-        while True:
-            plan = self._plan(job, saved, deadline)
-            if plan.job is job and not self._changed:
-                return plan
-            try:
-                return replace(plan, job=self.prepare(plan.job))
-            except TfdistError as error:
-                self._leave_out(error)
-
-    def _update(self) -> None:
-        silent = [host for host, channel in self.fleet.channels.items() if channel.lost or channel.silent]
-        lost = dict.fromkeys([*self.fleet.lost, *silent])
-        for host in lost:
-            self.rejoin.lose(host)
-        new = self.rejoin.take()
-        self._new = [host for host in (*self._new, *new) if host not in lost or host in new]
-        self._changed = self._changed or bool(lost or new)
-
-    def _plan(self, job: Job, saved: SavedState, deadline: float) -> NextPlan:
-        waits = False
-        try:
-            while True:
-                wanted = [host for host in self.rejoin.wanted if host in self.fleet.hellos]
-                self.fleet.hellos = {host: self.fleet.hellos[host] for host in (*wanted, *self.fleet.hellos)}
-                try:
-                    return self.choice.plan(job, {host: self.fleet.hellos[host] for host in wanted}, saved)
-                except TfdistError as error:
-                    if not waits:
-                        seconds = max(0.0, deadline - time.monotonic())
-                        missing = shortened(host.name for host in self.rejoin.wanted if host not in self.fleet.hellos)
-                        self.on_message(Note("tfdist", f"{error}; waiting {seconds:.0f} s for {missing}"))
-                        self.rejoin.hurry(True)
-                    waits = True
-                    if not self._wait(deadline):
-                        raise
-        finally:
-            if waits:
-                self.rejoin.hurry(False)
-
-    def _wait(self, deadline: float) -> bool:
-        """Wait until a host is ready; returns whether one is."""
-        while (now := time.monotonic()) < deadline:
-            arrival = self.fleet.receive(min(deadline, now + self.fleet.policy.heartbeat_s))
-            self.fleet.lose_silent()
-            if arrival is None:
-                self.on_message(Heartbeat(event_time()))  # a display counts its seconds on
-            elif isinstance(arrival.message, HostReady):
-                self._update()
-                return True
-        return False
-
-    def _leave_out(self, error: TfdistError) -> None:
-        """Give up the hosts that the preflight has found to be lost or, if none is, those that are new.
-
-        Raises:
-            TfdistError: `error`, if it cannot be because of them.
-        """
-        hosts = list(self.fleet.lost) or self._new
-        if not hosts or error.exit_code > SIGNALS:
-            raise error
-        self.on_message(Note("tfdist", f"{error}; continuing without {shortened(host.name for host in hosts)}"))
-        for host in hosts:
-            self.rejoin.lose(host)
-        self._new = [host for host in self._new if host not in hosts]
-        self._changed = True
-
-
-@dataclass
 class _Run:
     """The attempts of a run, one after the other. The first arguments are those of `launch`."""
 
@@ -205,8 +97,14 @@ class _Run:
     on_message: OnMessage
     needs_tensorflow: bool
     paced: bool
+    hosts: HostChoice
+    rejoin: Rejoin
     log: AttemptLog = field(default_factory=AttemptLog)
     supervisor: Supervisor | None = None
+    _new: list[Host] = field(default_factory=list)
+    """Hosts that were connected since the last plan."""
+    _changed: bool = False
+    """Hosts were lost or connected since the last plan."""
 
     def running(self) -> list[str]:
         """The tasks that run."""
@@ -226,27 +124,27 @@ class _Run:
         save_plan(job, {host.name: hello for host, hello in self.fleet.hellos.items()}, self.writer)
         return job
 
-    def to_the_end(self, job: Job, timeout_at: float | None, hosts: Regroup) -> Outcome:
+    def to_the_end(self, job: Job, timeout_at: float | None) -> Outcome:
         """Run the job, and restart it as often as the policy allows; `timeout_at` is monotonic."""
         outcome = self._attempt(job, timeout_at)
         while isinstance(restart := decide(outcome, job, self.policy, self.log.attempts), Restart):
             try:
                 for interrupted in self._received():  # after the failure, while the tasks were stopped
                     raise TfdistError("interrupted", SIGNALS + interrupted.signal)
-                plan = hosts.next_plan(job, SavedState(self.log.saved_step or 0, self.log.saved_examples))
+                plan = self._next_plan(job)
             except TfdistError as error:
-                outcome = replace(outcome, not_restarted=safe_text(str(error)))
-                if error.exit_code > SIGNALS:
-                    number, words = error.exit_code - SIGNALS, "interrupted before the restart"
-                    outcome = replace(outcome, status=Status.INTERRUPTED, exit_code=error.exit_code, signal=number)
-                    outcome = replace(outcome, not_restarted=words)
+                why, code = safe_text(str(error)), error.exit_code
+                if code > SIGNALS:
+                    why = "interrupted before the restart"
+                    outcome = replace(outcome, status=Status.INTERRUPTED, exit_code=code, signal=code - SIGNALS)
+                outcome = replace(outcome, not_restarted=why)
                 break
             job = plan.job
             self._announce_restart(outcome, restart, job, plan.note)
             outcome = self._attempt(job, timeout_at, restart.delay_s, plan.note)
         else:
-            outcome = replace(outcome, not_restarted=restart.reason)
-        return with_earlier_checkpoint(outcome, self.policy, self.log.saved_step, self._received())
+            outcome = replace(outcome, not_restarted=restart)
+        return with_earlier_checkpoint(outcome, self.policy, self.log.saved.step, self._received())
 
     def _received(self) -> list[Interrupted]:
         """The signals during the last attempt."""
@@ -255,7 +153,7 @@ class _Run:
     def _announce_restart(self, outcome: Outcome, restart: Restart, job: Job, note: str) -> None:
         number, tasks = len(self.log.attempts), tuple(plan.task.name for plan in job.plans)
         restart = replace(restart, tasks=tasks, whole=True)
-        reason = announcement(outcome, restart, job, self.policy, number, self.log.saved_step)
+        reason = announcement(outcome, restart, job, self.policy, number, self.log.saved.step)
         lines = "; ".join(filter(None, (reason, note)))
         hosts = tuple(plan.host.name for plan in job.plans)
         self.announce(Restarting(number, tasks, True, lines, restart.delay_s, event_time(), hosts))
@@ -270,7 +168,7 @@ class _Run:
         channels = {plan.task.name: self.fleet.channels[plan.host] for plan in job.plans}
         if self.policy.saves_on_signal and self.policy.kill_wait_s:
             for channel in channels.values():
-                channel.shield()
+                channel.shield(True)
         tasks = TaskGroup(job, channels, self.policy, self.fleet.requests, self.announce)
         tasks.attempts = dict.fromkeys(channels, self.log.open(channels, event_time(), note))
         self.supervisor = Supervisor(tasks, self.fleet.inbox, self.log, self.paced)
@@ -290,3 +188,82 @@ class _Run:
         ended = self.supervisor.failure_time(time.monotonic())
         self.log.attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
         return replace(outcome, records=self.supervisor.records, attempts=tuple(self.log.attempts))
+
+    # --- the hosts of the next attempt
+
+    def _next_plan(self, job: Job) -> NextPlan:
+        """The job of the next attempt. It is the same object, with the ports that it has, if no host has changed.
+
+        If the hosts are too few, waits for at most `start_timeout_s` for more.
+
+        Raises:
+            TfdistError: the job cannot be continued, or interrupted (exit code 128 + signal).
+        """
+        self._new, self._changed = [], False
+        self._update_hosts()
+        deadline = time.monotonic() + self.policy.start_timeout_s
+        while True:
+            plan = self._plan(job, deadline)
+            if plan.job is job and not self._changed:
+                return plan
+            try:
+                return replace(plan, job=self.prepare(plan.job))
+            except TfdistError as error:
+                self._leave_out(error)
+
+    def _update_hosts(self) -> None:
+        silent = [host for host, channel in self.fleet.channels.items() if channel.lost or channel.silent]
+        lost = dict.fromkeys([*self.fleet.lost, *silent])
+        for host in lost:
+            self.rejoin.lose(host)
+        new = self.rejoin.take()
+        self._new = [host for host in (*self._new, *new) if host not in lost or host in new]
+        self._changed = self._changed or bool(lost or new)
+
+    def _plan(self, job: Job, deadline: float) -> NextPlan:
+        waits = False
+        try:
+            while True:
+                wanted = [host for host in self.rejoin.wanted if host in self.fleet.hellos]
+                self.fleet.hellos = {host: self.fleet.hellos[host] for host in (*wanted, *self.fleet.hellos)}
+                try:
+                    return self.hosts.plan(job, {host: self.fleet.hellos[host] for host in wanted}, self.log.saved)
+                except TfdistError as error:
+                    if not waits:
+                        seconds = max(0.0, deadline - time.monotonic())
+                        missing = shortened(host.name for host in self.rejoin.wanted if host not in self.fleet.hellos)
+                        self.announce(Note("tfdist", f"{error}; waiting {seconds:.0f} s for {missing}"))
+                        self.rejoin.hurry(True)
+                    waits = True
+                    if not self._wait(deadline):
+                        raise
+        finally:
+            if waits:
+                self.rejoin.hurry(False)
+
+    def _wait(self, deadline: float) -> bool:
+        """Wait until a host is ready; returns whether one is."""
+        while (now := time.monotonic()) < deadline:
+            arrival = self.fleet.receive(min(deadline, now + self.policy.heartbeat_s))
+            self.fleet.lose_silent()
+            if arrival is None:
+                self.announce(Heartbeat(event_time()))  # a display counts its seconds on
+            elif isinstance(arrival.message, HostReady):
+                self._update_hosts()
+                return True
+        return False
+
+    def _leave_out(self, error: TfdistError) -> None:
+        """Give up the hosts that the preflight has found to be lost or, if none is, those that are new.
+
+        Raises:
+            TfdistError: `error`, if it cannot be because of them.
+        """
+        hosts = list(self.fleet.lost) or self._new
+        if not hosts or error.exit_code > SIGNALS:
+            raise error
+        self.announce(Note("tfdist", f"{error}; continuing without {shortened(host.name for host in hosts)}"))
+        for host in hosts:
+            self.rejoin.lose(host)
+        self._new = [host for host in self._new if host not in hosts]
+        self._changed = True

@@ -4,97 +4,66 @@ import math
 import signal
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty
-from typing import Any, Protocol
+from typing import Any
 
 from tfdist.launch.agent_program.system import event_time
+from tfdist.launch.agents import messages
 from tfdist.launch.agents.channel import SilenceDetector
-from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message, NextTurn, OnMessage
-from tfdist.launch.agents.messages import (
-    Alive,
-    Event,
-    Exited,
-    Heartbeat,
-    Hello,
-    LoggedIn,
-    NotStarted,
-    Reply,
-    Started,
-    Stuck,
-    TaskMessage,
-    Terminated,
-)
-from tfdist.launch.diagnosis.culprit import shows_cause
-from tfdist.launch.diagnosis.diagnose import diagnose, first_failure
+from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message, NextTurn, OnMessage, Restarting
+from tfdist.launch.diagnosis.diagnose import diagnose, first_failure, shows_cause
 from tfdist.launch.diagnosis.evidence import killed_from_outside
-from tfdist.launch.diagnosis.history import Entry, ReportedError, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import Entry, NotFinite, ReportedError, StartTimedOut, TimedOut
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.supervision.restarts import AttemptLog, PendingStarts, Restarter, Saving
+from tfdist.launch.supervision.restarts import AttemptLog, PendingStarts, Restart, Saving, announcement, decide
 from tfdist.launch.supervision.task_group import TaskGroup
-from tfdist.launch.supervision.watches import LISTEN_S, Barrier, FrozenWatch, JoinWatch, LossWatch, StallWatch
+from tfdist.launch.supervision.watches import LISTEN_S, Barrier, FrozenWatch, JoinWatch, StallWatch
 from tfdist.launch.text import shortened, signal_name
 
 FOLLOW_S = 300.0
 """Time for the tasks that follow the leading ones to end after them."""
 
 
-class Watch(Protocol):
-    """Looks for one kind of failure. It sets deadlines in the `TaskGroup`, and calls `Supervisor.fail`."""
-
-    def note(self, message: Message, now: float) -> None:
-        """Take a message about a present attempt, or from the launcher; `now` is the monotonic time of its arrival."""
-
-    def forget(self, tasks: Collection[str]) -> None:
-        """Drop what is known about these tasks: they are restarted."""
-
-
-@dataclass
 class Supervisor:
     """The state of a running job. Messages and deadlines decide what happens; private methods do it."""
 
-    tasks: TaskGroup
-    inbox: Inbox
-    log: AttemptLog = field(default_factory=AttemptLog)
-    paced: bool = False
-    """The barrier opens only for a `NextTurn`, and the time limit is that of each turn. Nothing is restarted."""
-    watches: list[Watch] = field(default_factory=list)
-    records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    failed_at: float | None = None
-    """Monotonic time of the first failure since the start, or since the last restart."""
-    restarted_at: float = -math.inf
-    """Monotonic time of the last restart of some tasks."""
-    barrier: Barrier = field(init=False)
-    starts: PendingStarts = field(init=False)
-    restarter: Restarter = field(init=False)
-    saving: Saving = field(init=False)
-    silence: SilenceDetector = field(init=False)
-    joining: JoinWatch = field(init=False)
+    def __init__(self, tasks: TaskGroup, inbox: Inbox, log: AttemptLog, paced: bool = False) -> None:
+        """Prepare; `start` starts the tasks.
 
-    def __post_init__(self) -> None:
-        self.policy, self.job, self.history = self.tasks.policy, self.tasks.job, self.tasks.history
-        self.deadlines = self.tasks.deadlines
-        self.barrier = Barrier(self.tasks, self.paced, partial(self._stop, self.policy.grace_s))
-        self.starts = PendingStarts(self.tasks, self._after_start)
-        self.restarter = Restarter(self.tasks, self.log, self.starts)
-        self.saving = Saving(self.tasks)
+        Args:
+            tasks: of the job.
+            inbox: gets the messages of their agents, and signals.
+            log: the attempts so far; the last one is to be supervised.
+            paced: the barrier opens only for a `NextTurn`, and the time limit is that of each turn. Nothing is
+                restarted.
+        """
+        self.tasks, self.inbox, self.log, self.paced = tasks, inbox, log, paced
+        self.policy, self.job, self.history, self.deadlines = tasks.policy, tasks.job, tasks.history, tasks.deadlines
+        self.records: dict[str, Mapping[str, Any]] = {}
+        self.failed_at: float | None = None
+        """Monotonic time of the first failure since the start, or since the last restart."""
+        self.restarted_at = -math.inf
+        """Monotonic time of the last restart of some tasks."""
+        self.loss_reported = False
+        """A loss was not finite since the start, or since the last restart."""
+        self.barrier = Barrier(tasks, paced, partial(self._stop, self.policy.grace_s))
+        self.starts = PendingStarts(tasks, self._start_timed_out)
+        self.saving = Saving(tasks)
         self.silence = SilenceDetector(self.policy.silence_s)
-        self.joining = JoinWatch(self.tasks, self.fail)
-        self.deadlines.set(self._check_silence, -math.inf)
+        self.joining = JoinWatch(tasks, self.fail)
+        self.stalls = StallWatch(tasks, self.fail, any(attempt.last_step is not None for attempt in log.attempts))
+        self.deadlines[self._check_silence] = -math.inf
 
     def start(self, now: float, delay_s: float = 0.0, timeout_at: float | None = None) -> None:
         """Start all tasks in `delay_s` seconds. Times are monotonic; `timeout_at` is the time limit."""
         self.starts.add(self.tasks.channels, now + delay_s)
         if timeout_at is not None:
-            self.deadlines.set(self._time_out, timeout_at)
+            self.deadlines[self._time_out] = timeout_at
         if not self.paced:
             FrozenWatch(self.tasks, self.fail).start(now)
-            took_steps = any(attempt.last_step is not None for attempt in self.log.attempts)
-            stalls = StallWatch(self.tasks, self.fail, took_steps)
-            self.watches += [stalls, LossWatch(self.tasks, self.fail)]
-            stalls.start(now)
+            self.stalls.start(now)
 
     @property
     def active(self) -> bool:
@@ -108,10 +77,11 @@ class Supervisor:
         must answer a request.
         """
         message = arrival.message
-        if isinstance(message, Reply):
+        if isinstance(message, messages.Reply):
             return self.tasks.requests.expects(arrival.host, message)
-        if not isinstance(message, TaskMessage):
-            return not isinstance(message, LoggedIn | Alive | Hello)  # its agent has sent them already
+        if not isinstance(message, messages.TaskMessage):
+            # these its agent has sent already
+            return not isinstance(message, messages.LoggedIn | messages.Alive | messages.Hello)
         channel = self.tasks.channels.get(message.task)
         known = 0 <= message.attempt <= self.tasks.attempt(message.task)
         return channel is not None and channel.host == arrival.host and known
@@ -124,42 +94,45 @@ class Supervisor:
             at: monotonic time of its arrival; None: now.
         """
         at = time.monotonic() if at is None else at
-        if isinstance(message, TaskMessage) and not self.tasks.is_current(message):
+        if isinstance(message, messages.TaskMessage) and message.attempt != self.tasks.attempt(message.task):
             self.starts.note_end(message)
             return
         self.history.add(message, event_time() - (time.monotonic() - at))
-        for watch in self.watches:
-            watch.note(message, at)
-        if isinstance(message, Event):
+        self.stalls.note(message, at)
+        if isinstance(message, messages.Event):
             self.log.update(message)
         match message:
-            case Started(task):
+            case messages.Started(task):
                 self.tasks.started.add(task)
                 if self.tasks.started >= set(self.tasks.channels):
                     self.deadlines.cancel(self._start_timed_out)
-                    self.deadlines.set(self.joining.check_config, at + LISTEN_S)
-            case Event(task, event={"event": "record", "record": Mapping() as record}):
+                    self.deadlines[self.joining.check_config] = at + LISTEN_S
+            case messages.Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
-            case Event(task, event={"event": "barrier"}):
-                if self.barrier.note(task):  # the turn has ended
+            case messages.Event(task, sent_at, {"event": "step", "step": int() as step, "loss": float() as loss}):
+                if not (math.isfinite(loss) or self.loss_reported or self.paced):
+                    self._report_loss(NotFinite(task, step, loss, sent_at), at)
+            case messages.Event(task, event={"event": "barrier"}):
+                self.barrier.waiting.add(task)
+                if self.barrier.check():  # the turn has ended
                     self.deadlines.cancel(self._time_out)
-            case Event(event={"event": "failed"}):
+            case messages.Event(event={"event": "failed"}):
                 self._after_failure(at, self.policy.failure_settle_s)
-            case Exited(task, code):
+            case messages.Exited(task, code):
                 self.tasks.running.discard(task)
                 self._after_exit(task, code, at)
-            case Stuck(task):
+            case messages.Stuck(task):
                 self.tasks.running.discard(task)
-            case NotStarted(task):
+            case messages.NotStarted(task):
                 self.tasks.running.discard(task)
                 self._stop(self.policy.grace_s, f"{task} could not be started")
             case NextTurn(turn):
                 if self.policy.timeout_s is not None:
-                    self.deadlines.set(self._time_out, at + self.policy.timeout_s)
+                    self.deadlines[self._time_out] = at + self.policy.timeout_s
                 self.barrier.start_turn(turn)
             case Interrupted():
                 self._interrupt(message, at)
-            case Terminated() if self.policy.kill_wait_s and not self.history.select(Interrupted):
+            case messages.Terminated() if self.policy.kill_wait_s and not self.history.select(Interrupted):
                 self.handle(Interrupted(signal.SIGTERM, of_agent=True), at)
             case AgentLost(host):
                 self._abandon(host, at)
@@ -170,6 +143,14 @@ class Supervisor:
             self.history.entries.append(entry)
             self.failed_at = now if self.failed_at is None else self.failed_at
             self.settle(now)
+
+    def _report_loss(self, loss: NotFinite, now: float) -> None:
+        self.loss_reported = True
+        if self.policy.stop_on_nan:
+            self.fail(loss, now)
+            return
+        what = f"loss of {loss.task} is {loss.loss} at step {loss.step}"
+        self.tasks.note(f"{what}; the training continues (--set stop_on_nan=true stops it)")
 
     def _after_exit(self, task: str, code: int, at: float) -> None:
         if self.saving.active:
@@ -190,7 +171,7 @@ class Supervisor:
                 following = set(self.job.following) & self.tasks.running
                 self._stop(self.policy.grace_s, spared=following)
                 if following:
-                    self.deadlines.set(self._stop_following, at + FOLLOW_S)
+                    self.deadlines[self._stop_following] = at + FOLLOW_S
             return
         self.barrier.check()  # the others need not wait for this one
         self.joining.note_exit(task, at)
@@ -204,8 +185,7 @@ class Supervisor:
         if self.failed_at is None:
             self.failed_at = at
             self.tasks.inspect()
-        due = self.deadlines.of(self.settle)
-        self.deadlines.set(self.settle, at + settle_s if due is None else min(due, at + settle_s))
+        self.deadlines[self.settle] = min(at + settle_s, self.deadlines.get(self.settle, math.inf))
 
     def settle(self, now: float) -> None:
         """Restart or stop tasks, but not as long as every failure may be the consequence of one not seen yet.
@@ -216,7 +196,7 @@ class Supervisor:
         recent = self.restarted_at + self.policy.settle_secondary_s >= now
         until = (self.failed_at or now) + (self.policy.settle_s if recent else self.policy.settle_secondary_s)
         if now < until and not shows_cause(self.history, self.job):
-            self.deadlines.set(self.settle, min(until, now + 1.0))
+            self.deadlines[self.settle] = min(until, now + 1.0)
             self.tasks.inspect()
             return
         if self._restart(now):
@@ -228,19 +208,38 @@ class Supervisor:
         spared = ending if now < until and not self.policy.max_restarts else ()
         self._stop(self.policy.failure_grace_s, first_failure(self.history), spared)
         if spared:
-            self.deadlines.set(self.settle, until)
+            self.deadlines[self.settle] = until
 
     def _restart(self, now: float) -> bool:
-        """Restart the tasks that have failed if others continue; returns whether it did."""
-        tasks = self.restarter.restart(self.failure_time(now), now)
-        if not tasks:
+        """Restart the tasks that have failed, if the policy and their roles allow it while others continue.
+
+        Returns:
+            whether it did; else the whole job must be stopped.
+        """
+        job, policy, history = self.job, self.policy, self.history
+        # the tasks of a lost host cannot be started again there
+        lost = any(self.tasks.of_host(agent.host) for agent in history.select(AgentLost))
+        if self.tasks.stopped or not policy.max_restarts or lost:
             return False
+        outcome = diagnose(history, job)
+        failed = {exit.task for exit in history.select(messages.Exited) if exit.code != 0 or exit.task in job.serving}
+        failed |= {report.task for report in history.select(ReportedError)}
+        attempts = self.log.closed(self.failure_time(now), outcome.reason, outcome.culprit, outcome.exit_code)
+        decision = decide(outcome, job, policy, attempts, failed)
+        if not isinstance(decision, Restart) or decision.whole:
+            return False
+        tasks, self.log.attempts = decision.tasks, attempts
+        number = self.log.open(tasks, event_time())
+        reason = announcement(outcome, decision, job, policy, number, self.log.saved.step)
+        self.tasks.announce(Restarting(number, tasks, False, reason, decision.delay_s, event_time()))
+        self.tasks.renew(tasks, number)
+        self.tasks.stop(self.tasks.running & set(tasks), policy.failure_grace_s)
+        self.starts.add(tasks, now + decision.delay_s)
         for task in tasks:
             self.records.pop(task, None)
         self.barrier.waiting -= set(tasks)
-        for watch in self.watches:
-            watch.forget(tasks)
-        self.failed_at, self.restarted_at = None, now
+        self.stalls.restart(now)
+        self.failed_at, self.restarted_at, self.loss_reported = None, now, False
         self.deadlines.cancel(self.settle, self._start_timed_out)
         return True
 
@@ -252,9 +251,6 @@ class Supervisor:
         timeout_s = self.policy.timeout_s or 0.0
         self.history.entries.append(TimedOut(timeout_s))
         self._stop(self.policy.grace_s, f"--timeout {timeout_s:g} s")
-
-    def _after_start(self, now: float) -> None:
-        self.deadlines.set(self._start_timed_out, now + self.policy.start_timeout_s)
 
     def _start_timed_out(self, _: float) -> None:
         missing = tuple(sorted(self.tasks.running - self.tasks.started))
@@ -270,7 +266,7 @@ class Supervisor:
             self.handle(lost)
             self.tasks.announce(lost)
         at_most_s = min(self.policy.heartbeat_s, self.policy.silence_s / 4)
-        self.deadlines.set(self._check_silence, min([now + at_most_s, *map(self.silence.deadline, channels)]))
+        self.deadlines[self._check_silence] = min([now + at_most_s, *map(self.silence.deadline, channels)])
 
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
         """Stop all running tasks but the spared ones, and start no more."""
@@ -308,7 +304,7 @@ class Supervisor:
         if lost and not self.tasks.stopped:  # other hosts may be lost at the same time
             self.starts.cancel()
             self.failed_at = self.failed_at or at
-            self.deadlines.set(self.settle, at + min(self.policy.settle_s, self.policy.lost_grace_s))
+            self.deadlines[self.settle] = at + min(self.policy.settle_s, self.policy.lost_grace_s)
 
 
 def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> None:
@@ -323,7 +319,7 @@ def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) 
         try:
             arrival = supervisor.inbox.get(min(supervisor.deadlines.next() - now, heartbeat_s))
         except Empty:
-            on_message(Heartbeat(event_time()))  # a display counts its seconds on
+            on_message(messages.Heartbeat(event_time()))  # a display counts its seconds on
             continue
         if not supervisor.accepts(arrival):
             if (arrival.host, type(arrival.message)) not in refused:  # or a host could fill the disk

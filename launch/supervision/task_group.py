@@ -8,17 +8,8 @@ from functools import partial
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.fleet import OnReply, Requests
-from tfdist.launch.agents.inbox import OnMessage, Stopped
-from tfdist.launch.agents.messages import (
-    DumpStacks,
-    Inspect,
-    Inspected,
-    Reply,
-    Start,
-    Stop,
-    TaskMessage,
-    ToAgent,
-)
+from tfdist.launch.agents.inbox import Note, OnMessage, Stopped
+from tfdist.launch.agents.messages import DumpStacks, Inspect, Inspected, Reply, Start, Stop
 from tfdist.launch.diagnosis.history import FIRST, History, ProcessState
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
@@ -27,34 +18,23 @@ Action = Callable[[float], None]
 """Called with the monotonic time, when it is due."""
 
 
-@dataclass
-class Deadlines:
-    """Actions with the monotonic times at which they are due. Each action has at most one time."""
-
-    times: dict[Action, float] = field(default_factory=dict)
-
-    def set(self, action: Action, at: float) -> None:
-        """Do this at that time, and not at the time that was set before."""
-        self.times[action] = at
+class Deadlines(dict[Action, float]):
+    """Actions with the monotonic times at which they are due."""
 
     def cancel(self, *actions: Action) -> None:
         """Do not do these."""
         for action in actions:
-            self.times.pop(action, None)
-
-    def of(self, action: Action) -> float | None:
-        """When this is due; None: not at all."""
-        return self.times.get(action)
+            self.pop(action, None)
 
     def next(self) -> float:
         """When the first action is due; infinity without any."""
-        return min(self.times.values(), default=math.inf)
+        return min(self.values(), default=math.inf)
 
     def run_due(self, now: float) -> None:
         """Do what is due, in the order of the times. An action may set and cancel others."""
-        for action in sorted(self.times, key=self.times.__getitem__):
-            if self.times.get(action, math.inf) <= now:
-                del self.times[action]
+        for action in sorted(self, key=self.__getitem__):
+            if self.get(action, math.inf) <= now:
+                del self[action]
                 action(now)
 
 
@@ -85,10 +65,6 @@ class TaskGroup:
     def attempt(self, task: str) -> int:
         """The number of the task's present attempt."""
         return self.attempts.get(task, FIRST)
-
-    def is_current(self, message: TaskMessage) -> bool:
-        """Whether a message is about the present attempt of its task."""
-        return message.attempt == self.attempt(message.task)
 
     @property
     def leaders(self) -> list[str]:
@@ -134,17 +110,16 @@ class TaskGroup:
         for channel, names in self._by_channel(tasks).items():
             channel.send(Stop(names, grace_s, keeps_barrier))
 
+    def note(self, text: str) -> None:
+        """Announce something."""
+        self.announce(Note("tfdist", text))
+
     def note_stop(self, tasks: Collection[str], grace_s: float, reason: str) -> None:
         """Announce that these tasks are being stopped: their exits are not failures."""
         stopped = Stopped(tuple(sorted(tasks)), grace_s, event_time(), reason)
         self.history.entries.append(stopped)
         if stopped.tasks:
             self.announce(stopped)
-
-    def send_to_all(self, message: ToAgent) -> None:
-        """Send a message to every agent."""
-        for channel in dict.fromkeys(self.channels.values()):
-            channel.send(message)
 
     def of_host(self, host: str) -> set[str]:
         """The tasks on the host of that name."""

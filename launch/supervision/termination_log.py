@@ -23,19 +23,13 @@ def refusals_logged() -> Iterator[None]:
     try:
         yield
     except TfdistError as error:
-        _log(ended(error.exit_code, str(error)))
+        write(ended(error.exit_code, str(error)))
         raise
 
 
 def log_outcome(outcome: Outcome, exit_code: int, reason: str) -> None:
     """Write how a job ended; arguments as for `short_form`."""
-    _log(short_form(outcome, exit_code, reason))
-
-
-def _log(text: str) -> None:
-    problem = write(find(os.environ), text)
-    if problem:
-        typer.echo(f"warning: {problem}: not written how the job ended", err=True)
+    write(short_form(outcome, exit_code, reason))
 
 
 VARIABLE = "TFDIST_TERMINATION_LOG"
@@ -52,15 +46,14 @@ def find(environ: Mapping[str, str], default: Path = DEFAULT) -> Path | None:
     return default if "KUBERNETES_SERVICE_HOST" in environ and default.is_file() else None
 
 
-def write(path: Path | None, text: str) -> str:
-    """Replace the content of the file, if there is one; returns why that failed, empty if it did not."""
-    if path is None:
-        return ""
+def write(text: str) -> None:
+    """Replace the content of the file, if there is one; warn if that fails."""
+    path = find(os.environ)
     try:
-        path.write_bytes(_encoded(text))
+        if path is not None:
+            path.write_bytes(_encoded(text))
     except OSError as error:
-        return f"{path}: {error.strerror}"
-    return ""
+        typer.echo(f"warning: {path}: {error.strerror}: not written how the job ended", err=True)
 
 
 def short_form(outcome: Outcome, exit_code: int, reason: str) -> str:

@@ -6,15 +6,15 @@ TensorFlow itself waits without a limit, or up to an hour, in silence.
 import ast
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agent_program.system import event_time
-from tfdist.launch.agents.inbox import Message, Note
+from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Event, Exited, Listening, Output, Release, Reply, StacksDumped, Started
-from tfdist.launch.diagnosis.history import Freeze, NotFinite, NotJoined, OwnConfig, ProcessState, Stall
+from tfdist.launch.diagnosis.history import Freeze, NotJoined, OwnConfig, ProcessState, Stall
 from tfdist.launch.supervision.task_group import TaskGroup
 from tfdist.launch.text import shortened
 
@@ -40,15 +40,14 @@ class FrozenWatch:
     fail: Callable[[Freeze, float], None]
     """Called with a task that has failed, and the monotonic time."""
     checked_at: float = math.inf
-    """Monotonic time of the last check."""
+    """Monotonic time of the last check; infinity before the first one."""
     since: dict[str, float] = field(default_factory=dict)
     """When each stopped process was first seen as such, in seconds since 1970."""
 
     def start(self, now: float) -> None:
         """Check from now on."""
         if self.tasks.job.cluster.addresses:
-            self.checked_at = now
-            self.tasks.deadlines.set(self.check, now + FREEZE_CHECK_S)
+            self.tasks.deadlines[self.check] = now + FREEZE_CHECK_S
 
     def check(self, now: float) -> None:
         """Look at the answers to the last request, and ask again."""
@@ -59,38 +58,11 @@ class FrozenWatch:
         stopped = {task: state.time for task, state in states.items() if state is not None and state.state == "T"}
         stopped = {} if paused else stopped
         self.since = {task: self.since.get(task, time) for task, time in stopped.items()}
-        self.tasks.deadlines.set(self.check, now + FREEZE_CHECK_S)
+        self.tasks.deadlines[self.check] = now + FREEZE_CHECK_S
         frozen = [task for task, time in stopped.items() if time - self.since[task] >= FROZEN_S]
         if frozen:
             self.fail(Freeze(tuple(frozen), stopped[frozen[0]]), now)
         self.tasks.inspect()
-
-
-@dataclass
-class LossWatch:
-    """Reads the losses in `step` events."""
-
-    tasks: TaskGroup
-    fail: Callable[[NotFinite, float], None]
-    """Called with the loss, and the monotonic time, if the policy stops the job for it."""
-    warned: bool = False
-
-    def note(self, message: Message, now: float) -> None:
-        """Look at a message."""
-        match message:
-            case Event(task, time, event={"event": "step", "step": int() as step, "loss": float() as loss}):
-                if self.warned or math.isfinite(loss):
-                    return
-                self.warned = True
-                if self.tasks.policy.stop_on_nan:
-                    self.fail(NotFinite(task, step, loss, time), now)
-                    return
-                what = f"loss of {task} is {loss} at step {step}"
-                self.tasks.announce(Note("tfdist", f"{what}; the training continues (--set stop_on_nan=true stops it)"))
-
-    def forget(self, tasks: Collection[str]) -> None:
-        """Warn again after a restart."""
-        self.warned = False
 
 
 @dataclass
@@ -103,22 +75,13 @@ class Barrier:
     stop: Callable[[str], None]
     """Stop all tasks, for this reason."""
     waiting: set[str] = field(default_factory=set)
+    """Tasks that have reached it."""
     turns: int = 0
     """Number of turns so far."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether tasks wait, and no other leading task is still to come."""
-        return bool(self.waiting) and self.waiting | self.tasks.finished >= set(self.tasks.job.leading)
-
-    def note(self, task: str) -> bool:
-        """Note that a task has reached the barrier; returns whether a turn has ended with it."""
-        self.waiting.add(task)
-        return self.check()
-
     def check(self) -> bool:
-        """Open the barrier if it is complete; returns whether a turn has ended instead."""
-        if not self.complete:
+        """Open the barrier if no leading task is still to come; returns whether a turn has ended instead."""
+        if not self.waiting or not self.waiting | self.tasks.finished >= set(self.tasks.job.leading):
             return False
         if not self.paced:
             self._open({})
@@ -140,7 +103,8 @@ class Barrier:
 
     def _open(self, turn: Mapping[str, Any] | None) -> None:
         for attempt in sorted({self.tasks.attempt(task) for task in self.waiting}):
-            self.tasks.send_to_all(Release(attempt, turn))
+            for channel in dict.fromkeys(self.tasks.channels.values()):
+                channel.send(Release(attempt, turn))
         self.waiting.clear()
 
 
@@ -187,7 +151,7 @@ class JoinWatch:
             what = f"no task listens on its port, and {plan.script}:{lines[0]} sets TF_CONFIG itself"
             own = OwnConfig(f"{what}: remove that line; tfdist sets TF_CONFIG for each task")
             self.tasks.history.entries.append(own)
-            self.tasks.announce(Note("tfdist", own.sentence))
+            self.tasks.note(own.sentence)
 
     def note_exit(self, task: str, now: float) -> None:
         """Take note that a task exited with code 0: from some time later on, check whether others wait for it."""
@@ -195,7 +159,7 @@ class JoinWatch:
         has_port = any(plan.task.name == task and job.cluster.port(plan.task) for plan in job.plans)
         if not self.missing and task in job.leading and has_port and task not in self._listening():
             self.missing = task
-            self.tasks.deadlines.set(self.check, now + max(0.0, self.tasks.policy.settle_secondary_s - 2 * CHECK_S))
+            self.tasks.deadlines[self.check] = now + max(0.0, self.tasks.policy.settle_secondary_s - 2 * CHECK_S)
 
     def check(self, now: float) -> None:
         """Compare the processes with those at the last check, and ask for them again."""
@@ -215,7 +179,7 @@ class JoinWatch:
             self.fail(NotJoined(self.missing, tuple(leaders), time_now), now)
         self.tasks.inspect()
         if not self.tasks.stopped:
-            self.tasks.deadlines.set(self.check, now + CHECK_S)
+            self.tasks.deadlines[self.check] = now + CHECK_S
 
     def _listening(self) -> set[str]:
         return {entry.task for entry in self.tasks.history.select(Listening)}
@@ -278,14 +242,10 @@ class StallWatch:
         self.took_steps = self.took_steps or bool(steps)
         if self._suspected_at is not None:
             silence_s = now - self.last_sign
-            self.tasks.announce(Note("tfdist", f"the job continues after {silence_s:.0f} s without a step"))
-        self._restart(now)
+            self.tasks.note(f"the job continues after {silence_s:.0f} s without a step")
+        self.restart(now)
 
-    def forget(self, tasks: Collection[str]) -> None:
-        """Give the tasks that are restarted the time to take a step."""
-        self._restart(time.monotonic())
-
-    def _restart(self, now: float) -> None:
+    def restart(self, now: float) -> None:
         """Count the time from now on, and end a suspicion."""
         self.last_sign, self._suspected_at, self._before = max(now, self.last_sign), None, None
 
@@ -305,13 +265,13 @@ class StallWatch:
         return self._suspected_at + CPU_S if self._before is None else self._last_check + POLL_S
 
     def _plan(self, now: float) -> None:
-        self.tasks.deadlines.set(self._check, now + max(POLL_S, min(CHECK_S, self._deadline - now)))
+        self.tasks.deadlines[self._check] = now + max(POLL_S, min(CHECK_S, self._deadline - now))
 
     def _check(self, now: float) -> None:
         if self.tasks.stopped:
             return
         if not self.tasks.leaders:  # they wait for their start
-            self._restart(now)
+            self.restart(now)
         if PAUSE_S < now - self._last_check < math.inf:
             self.last_sign = max(self.last_sign, now)
         due, self._last_check = self._deadline <= now, now
@@ -350,7 +310,7 @@ class StallWatch:
             self._warned = True
             why = "the job is not stopped, because it reports no steps"
             warning = f"no output or event for {timeout_s:g} s; {SAVED}; {why}"
-        self.tasks.announce(Note("tfdist", warning))
+        self.tasks.note(warning)
         self._missing_stacks = set(running)
         for task in running:
             history.stacks.pop(task, None)

@@ -6,15 +6,18 @@ The operations are those of tf.distribute: what is measured is what a training s
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.models.collectives.cases import SizeCase, iterations_for
-from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
-from tfdist.models.training.sync import wait_for_devices
+from tfdist.launch.cluster import Task
+from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec, SizeCase, iterations_for
+from tfdist.models.record import CollectiveCase
+from tfdist.models.training.agreement import make_sum
+from tfdist.strategies.devices import wait_for_devices
 
 Array = NDArray[Any]
 
@@ -74,22 +77,28 @@ Sample = Callable[[Values, int], Values]
 """Runs the operation a number of times, each after the one before; returns the results of the last one."""
 
 
-def sample_of(strategy: tf.distribute.Strategy, spec: CollectiveSpec, pack_bytes: int, number: int) -> Sample:
-    """A sample of the operation in one call of a tf.function, so that Python takes no part of its time.
+@dataclass(frozen=True)
+class _Call:
+    """An operation as a task calls it."""
 
-    Args:
-        strategy: whose replicas are the ranks.
-        spec: names the operation.
-        pack_bytes: as in `Case`.
-        number: of the sample, equal on all tasks, from 1.
-    """
-    operation = _OPERATIONS[spec.op](_Call(strategy, spec, pack_bytes, number))
+    strategy: tf.distribute.Strategy
+    """Its replicas are the ranks."""
+    spec: CollectiveSpec
+    pack_bytes: int
+    """See `SizeCase`."""
+    number: int
+    """Number of the sample, equal on all tasks, from 1."""
+
+
+def _sample_of(call: _Call) -> Sample:
+    """A sample of the operation in one call of a tf.function, so that Python takes no part of its time."""
+    operation = _OPERATIONS[call.spec.op](call)
 
     @tf.function
     def sample(values: Values, iterations: tf.Tensor) -> Values:
         results = operation(values)
         for _ in tf.range(iterations - 1):
-            results = operation(strategy.run(_after, (values, results)))
+            results = operation(call.strategy.run(_after, (values, results)))
         return results
 
     return lambda values, iterations: sample(values, tf.constant(iterations))
@@ -104,16 +113,6 @@ def _after(values: Values, results: Values) -> Values:
 def _on_device(values: Values) -> Values:
     """The values on the device of the replica: arguments of a tf.function have none, which a reduction requires."""
     return [tf.identity(value) for value in values]
-
-
-@dataclass(frozen=True)
-class _Call:
-    """The arguments of `sample_of`."""
-
-    strategy: tf.distribute.Strategy
-    spec: CollectiveSpec
-    pack_bytes: int
-    number: int
 
 
 def _all_reduce(call: _Call) -> Operation:
@@ -134,22 +133,12 @@ def _all_gather(call: _Call) -> Operation:
 
 
 def _broadcast(call: _Call) -> Operation:
-    return _broadcast_between_processes(call) if call.spec.workers > 1 else _broadcast_between_devices(call)
+    """The operations with which MultiWorkerMirroredStrategy sends the initial values of variables between processes.
 
-
-def _broadcast_between_devices(call: _Call) -> Operation:
-    """Copies from the first device: TensorFlow has no other implementation, whatever the cross-device ops are."""
+    The devices of one process copy from the first one: TensorFlow has no other implementation, whatever the
+    cross-device ops are.
+    """
     copies = tf.distribute.ReductionToOneDevice()
-
-    def broadcast(values: Values) -> Values:
-        roots = [call.strategy.experimental_local_results(value)[0] for value in values]
-        return [copies.broadcast(root, destinations=value) for root, value in zip(roots, values, strict=True)]
-
-    return broadcast
-
-
-def _broadcast_between_processes(call: _Call) -> Operation:
-    """The operations with which MultiWorkerMirroredStrategy sends the initial values of variables."""
     group = {
         "group_size": call.strategy.num_replicas_in_sync,
         "group_key": _BROADCAST_GROUP,
@@ -163,7 +152,12 @@ def _broadcast_between_processes(call: _Call) -> Operation:
             return tf.raw_ops.CollectiveBcastSendV2(input=value, **group)
         return tf.raw_ops.CollectiveBcastRecvV2(T=value.dtype, shape=tf.shape(value), **group)
 
-    return lambda values: call.strategy.run(lambda own: [from_first(value) for value in own], (values,))
+    def copied(value: Any) -> Any:
+        return copies.broadcast(call.strategy.experimental_local_results(value)[0], destinations=value)
+
+    if call.spec.workers > 1:
+        return lambda values: call.strategy.run(lambda own: [from_first(value) for value in own], (values,))
+    return lambda values: [copied(value) for value in values]
 
 
 def _reduce(call: _Call) -> Operation:
@@ -190,46 +184,24 @@ _TRACING_S = 2.0
 """A first run that takes longer than this estimates the time, though TensorFlow has traced the operation in it."""
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """What a task reports about one case in one turn."""
-
-    bytes: int
-    tensors: int
-    pack_bytes: int
-    iterations: int
-    seconds: float
-    """Seconds of all iterations together, on this task."""
-    wrong: int
-    """Elements with a wrong value in the last results, of the ranks of this task."""
-
-
 @dataclass
 class TaskRanks:
     """Every task calls the same methods with the same cases, in the same order."""
 
     spec: CollectiveSpec
     strategy: tf.distribute.Strategy
+    task: Task
     samples: dict[SizeCase, Sample] = field(default_factory=dict)
     """Samples of one shape each: TensorFlow identifies a collective by its place in the graph."""
     operation_s: dict[SizeCase, float] = field(default_factory=dict)
     """Seconds of one operation when it was measured last, equal on all tasks."""
 
     def __post_init__(self) -> None:
-        @tf.function
-        def broadcast_first(number: tf.Tensor) -> Any:
-            def of_first(number: tf.Tensor) -> tf.Tensor:
-                context = tf.distribute.get_replica_context()
-                own = tf.where(tf.equal(context.replica_id_in_sync_group, 0), number, 0.0)
-                return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
-
-            return self.strategy.run(of_first, (number,))
-
-        self._broadcast_first = broadcast_first
+        self._sum = make_sum(self.strategy, self.spec.workers)
 
     def open(self, case: SizeCase) -> None:
         """Trace the operation and estimate its time."""
-        self.samples[case] = sample_of(self.strategy, self.spec, case.pack_bytes, 1 + len(self.samples))
+        self.samples[case] = _sample_of(_Call(self.strategy, self.spec, case.pack_bytes, 1 + len(self.samples)))
         values = self._values(case)
         seconds = self._agreed(self._run(case, values, 1)[0])
         if seconds < _TRACING_S:
@@ -239,7 +211,7 @@ class TaskRanks:
             seconds = self._agreed(self._run(case, values, iterations)[0] / iterations)
         self.operation_s[case] = seconds
 
-    def measure(self, case: SizeCase, seconds: float) -> Measurement:
+    def measure(self, case: SizeCase, seconds: float) -> CollectiveCase:
         """Run the operation for about `seconds`, but once at least, and check what it has computed."""
         values, expected_s = self._values(case), self.operation_s[case]
         iterations = iterations_for(seconds, expected_s)
@@ -249,8 +221,14 @@ class TaskRanks:
             self._agreed(expected_s)  # they leave this together too
         elapsed, results = self._run(case, values, iterations)
         self.operation_s[case] = self._agreed(elapsed / iterations)
-        wrong = self.count_wrong(case, results)
-        return Measurement(case.bytes, len(case.elements), case.pack_bytes, iterations, elapsed, wrong)
+        return {
+            "bytes": case.bytes,
+            "tensors": len(case.elements),
+            "pack_bytes": case.pack_bytes,
+            "iterations": iterations,
+            "seconds": elapsed,
+            "wrong": self.count_wrong(case, results),
+        }
 
     def count_wrong(self, case: SizeCase, results: Values) -> int:
         """The wrong elements in the results of this task's ranks."""
@@ -269,22 +247,17 @@ class TaskRanks:
 
     def _values(self, case: SizeCase) -> Values:
         """What the ranks of this task contribute, each on its device."""
-        return [self._value(tensor, elements) for tensor, elements in enumerate(case.elements)]
-
-    def _value(self, tensor: int, elements: int) -> Any:
         devices, dtype = self.strategy.extended.worker_devices, tf.as_dtype(self.spec.gradient_dtype.value)
 
-        def of(context: Any) -> tf.Tensor:
+        def value(tensor: int, elements: int, context: Any) -> tf.Tensor:
             rank = context.replica_id_in_sync_group
             with tf.device(devices[rank % len(devices)]):
                 own = own_values(elements, rank, context.num_replicas_in_sync, tensor, dtype.as_numpy_dtype)
                 return tf.constant(own)
 
-        return self.strategy.experimental_distribute_values_from_function(of)
+        distribute = self.strategy.experimental_distribute_values_from_function
+        return [distribute(partial(value, tensor, elements)) for tensor, elements in enumerate(case.elements)]
 
     def _agreed(self, number: float) -> float:
         """The number of the first task, on every task: it decides how many operations all of them run."""
-        if self.spec.workers == 1:
-            return number
-        results = self.strategy.experimental_local_results(self._broadcast_first(tf.constant(number, tf.float32)))
-        return float(results[0])
+        return self._sum([number if self.task.index == 0 else 0.0])[0]

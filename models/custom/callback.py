@@ -10,8 +10,7 @@ import tensorflow as tf
 from tfdist.launch.errors import TfdistError
 from tfdist.models.custom import devices
 from tfdist.models.custom.part import JobPart, job_part
-from tfdist.models.custom.program import make_stepper
-from tfdist.models.custom.stepper import Stepper
+from tfdist.models.custom.stepper import Stepper, make_stepper
 from tfdist.strategies.use import report
 
 
@@ -62,7 +61,9 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         if self._stepper is None:
             return
         if not self._stepper.loop.examples_per_step:
-            self._set_examples(self._stepper, logs)
+            examples = self._examples or _counted(self.model, logs)
+            job_part().check(examples)
+            self._stepper.loop.examples_per_step = job_part().share(examples)
         if not self._stepper.done(logs):
             self.model.stop_training = True
         if batch + 1 == self.params.get("steps"):  # other callbacks come before ours at the end of the epoch
@@ -85,12 +86,6 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
                 f"tfdist.measure: fit ended after {self._stepper.trained} steps, before the bench did: use "
                 f"epochs=tfdist.measure.epochs(N), and {data or 'omit steps_per_epoch, or repeat() the data'}"
             )
-
-    def _set_examples(self, stepper: Stepper, logs: Any) -> None:
-        part = job_part()
-        examples = self._examples or _counted(self.model, logs)
-        part.check(examples)
-        stepper.loop.examples_per_step = part.share(examples)
 
 
 @cache

@@ -1,13 +1,13 @@
 """The strategy of a custom program: its devices, and the steps that it schedules. Imports no TensorFlow by itself."""
 
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tfdist.launch.cluster import parse_tf_config
 from tfdist.launch.errors import TfdistError
+from tfdist.models.custom.part import job_part
 from tfdist.strategies import current
+from tfdist.strategies.devices import wait_for_devices, wait_for_names
 from tfdist.strategies.use import trained
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ def wait_for(strategy: "tf.distribute.Strategy | None") -> None:
         return
     from tensorflow import executing_eagerly
 
-    from tfdist.models.training.sync import wait_for_devices, wait_for_names
-
     if not executing_eagerly():  # a session returns when its step is done
         return
     if strategy is not None:
@@ -49,12 +47,10 @@ def _local_devices() -> list[str]:
     """Without those of other tasks, which a cluster's strategy adds."""
     import tensorflow as tf
 
-    text = os.environ.get("TF_CONFIG")
-    task = parse_tf_config(text)[1] if text else None
-    own = (None, None) if task is None else (task.role, task.index)
     names = [device.name for device in tf.config.list_logical_devices() if device.device_type in ("CPU", "GPU")]
     specs = {name: tf.DeviceSpec.from_string(name) for name in names}
-    return [name for name, spec in specs.items() if spec.job in (None, "localhost") or (spec.job, spec.task) == own]
+    local, task = (None, "localhost"), job_part().task
+    return [name for name, spec in specs.items() if spec.job in local or f"{spec.job}-{spec.task}" == task]
 
 
 def find_coordinator(given: Any = None) -> Any:

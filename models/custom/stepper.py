@@ -1,47 +1,43 @@
-"""Connects the steps of a program with its launcher: windows for the display, or turns. No TensorFlow.
+"""Connects the steps of a program with its launcher: windows for the display, or turns, and a record.
 
 The windows of a loop that is not ours are generators: each `yield` lets the program train a step, and the program sends
-back its result.
+back its result. Imports no TensorFlow by itself.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from tfdist.launch import events
-from tfdist.models.record import Window
-from tfdist.models.training import pace
+from tfdist.models.custom import devices
+from tfdist.models.custom.part import JobPart
+from tfdist.models.record import RankRecord, Window
+from tfdist.models.training import observation, pace
 from tfdist.models.training.windows import WindowLog, step_s
+from tfdist.strategies.options import LEGACY_KERAS, Keras
 
 Stepping = Generator[None, Any, None]
-
-
-class ProgramLoop(Protocol):
-    """The steps of a program, as `pace.Loop` turned inside out."""
-
-    examples_per_step: int
-    """That this task counts."""
-
-    def windows(self, sizes: Iterable[int], log: WindowLog, before: int = 0, after: int = 0) -> Stepping:
-        """Let the program train `before` steps, windows of these sizes in steps, each logged, and `after` steps."""
-
-    def settle(self, log: WindowLog) -> None:
-        """Wait for all steps so far, and log the windows that they end."""
+LossOf = Callable[[Any], float | None]
+"""The loss in the result of a window's last step; a RemoteValue has been fetched."""
 
 
 @dataclass
 class SyncWindows:
-    """Each step follows the last one. At a window's end the task waits for its devices."""
+    """Each step follows the last one. At a window's end the task waits for its devices.
+
+    The loop is `pace.Loop` turned inside out.
+    """
 
     examples_per_step: int
+    """That this task counts."""
     wait: Callable[[], None]
-    loss: Callable[[Any], float | None] = lambda result: None
-    """The loss in the result of a window's last step."""
+    loss: LossOf = lambda result: None
 
     def windows(self, sizes: Iterable[int], log: WindowLog, before: int = 0, after: int = 0) -> Stepping:
-        """`ProgramLoop.windows`."""
+        """Let the program train `before` steps, windows of these sizes in steps, each logged, and `after` steps."""
         yield from _run(before)
         self.wait()
         log.open()
@@ -55,7 +51,7 @@ class SyncWindows:
         self.wait()
 
     def settle(self, log: WindowLog) -> None:
-        """`ProgramLoop.settle`."""
+        """Wait for all steps so far, and log the windows that they end."""
         self.wait()
 
 
@@ -79,13 +75,12 @@ class AsyncWindows:
     examples_per_step: int
     ahead: int
     drain: Callable[[], None]
-    loss: Callable[[Any], float | None] = lambda result: None
-    """The loss in the fetched result of a window's last step."""
+    loss: LossOf = lambda result: None
     edges: "deque[_Edge]" = field(default_factory=deque)
     """Those that were not waited for yet."""
 
     def windows(self, sizes: Iterable[int], log: WindowLog, before: int = 0, after: int = 0) -> Stepping:
-        """`ProgramLoop.windows`."""
+        """`SyncWindows.windows`."""
         scheduled = 0
         self.edges.clear()  # of a loop that the program has left
         if not before:
@@ -102,7 +97,7 @@ class AsyncWindows:
         self.settle(log)
 
     def settle(self, log: WindowLog) -> None:
-        """`ProgramLoop.settle`."""
+        """`SyncWindows.settle`."""
         while self.edges:
             self._pass(log)
         self.drain()
@@ -138,22 +133,9 @@ class Stepper:
     In turns, the second of two loops continues where the first one was.
     """
 
-    def __init__(
-        self,
-        loop: ProgramLoop,
-        concurrent: int,
-        log: WindowLog,
-        report: Callable[[tuple[Window, ...], int], None],
-    ) -> None:
-        """Connect.
-
-        Args:
-            loop: of the program.
-            concurrent: as `pace.Loop.concurrent`.
-            log: a fresh one.
-            report: sends the record, from the warm-up windows and the number of steps trained so far.
-        """
-        self.loop, self.concurrent, self.log, self.report = loop, concurrent, log, report
+    def __init__(self, part: JobPart, loop: SyncWindows | AsyncWindows, log: WindowLog) -> None:
+        """Connect the loop of a program, with a fresh log."""
+        self.part, self.loop, self.log = part, loop, log
         self.trained = 0
         """Number of steps."""
         self._stepping: Stepping | None = None
@@ -199,12 +181,28 @@ class Stepper:
 
     def _turns(self) -> Stepping:
         self.log.quiet = True
-        yield from self.loop.windows((1, pace.OPENING_STEPS * self.concurrent), self.log)
+        concurrent = self.part.concurrent
+        yield from self.loop.windows((1, pace.OPENING_STEPS * concurrent), self.log)
         opening = self.log.take()
-        self.report(opening, self.trained)
-        for turn in pace.turns(self.log, self.concurrent, step_s(opening[1:]) * self.concurrent):
+        self._report(opening)
+        for turn in pace.turns(self.log, concurrent, step_s(opening[1:]) * concurrent):
             yield from self.loop.windows(turn.sizes, self.log, turn.before, turn.after)
-        self.report(opening, self.trained)
+        self._report(opening)
+
+    def _report(self, warmup: tuple[Window, ...]) -> None:
+        """Send the record of the steps trained so far."""
+        strategy = devices.program_strategy()
+        record = RankRecord(
+            task=self.part.task,
+            replicas=1 if strategy is None else strategy.num_replicas_in_sync // self.part.ranks,
+            warmup=warmup,
+            windows=(),
+            phases_s=observation.first_step_phases(self.log),
+            examples_applied=self.loop.examples_per_step * self.trained,
+            updates_applied=self.trained,
+            **observation.process(Keras.TWO if os.environ.get(LEGACY_KERAS) == "1" else Keras.THREE),
+        )
+        events.emit("record", record=asdict(record))
 
     def _displayed(self) -> Iterator[int]:
         """Sizes of windows that take about `REPORT_S`."""
@@ -213,3 +211,20 @@ class Stepper:
             yield size
             windows = self.log.take()
             size = max(1, round(REPORT_S / step_s(windows))) if windows else size
+
+
+def make_stepper(part: JobPart, coordinator: Callable[[], Any], loss: LossOf = lambda result: None) -> Stepper:
+    """A stepper whose `loop.examples_per_step` is still 0: set it before the first step ends.
+
+    Args:
+        part: of this task in its job.
+        coordinator: returns the ClusterCoordinator; called only if the task has one.
+        loss: of the result of a step.
+    """
+    events.dump_on_request()
+    loop: SyncWindows | AsyncWindows
+    if part.workers:
+        loop = AsyncWindows(0, 2 * part.workers, coordinator().join, loss)
+    else:
+        loop = SyncWindows(0, lambda: devices.wait_for(devices.program_strategy()), loss)
+    return Stepper(part, loop, WindowLog(share=1 / part.ranks))

@@ -10,8 +10,7 @@ from tfdist.launch import events
 from tfdist.launch.errors import TfdistError
 from tfdist.models.custom import devices
 from tfdist.models.custom.part import JobPart, job_part
-from tfdist.models.custom.program import make_stepper
-from tfdist.models.custom.stepper import Stepper
+from tfdist.models.custom.stepper import Stepper, make_stepper
 from tfdist.strategies.use import report, report_first_step
 
 T = TypeVar("T")

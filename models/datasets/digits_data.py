@@ -2,12 +2,8 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tfdist.models.datasets.table import DataInfo
-
-if TYPE_CHECKING:
-    from tfdist.models.datasets.pipeline import Examples
+from tfdist.models.datasets.table import DataInfo, Examples
 
 _FILE = Path(__file__).parent / "digits" / "digits.npz"
 _TRAIN, _TEST, _CLASSES = 1438, 359, 10
@@ -20,12 +16,10 @@ def describe(name: str, data_dir: str | None) -> DataInfo:
     return DataInfo(_CLASSES, _TRAIN, _TEST)
 
 
-def examples(name: str, data_dir: str | None) -> "Examples":
+def examples(name: str, data_dir: str | None) -> Examples:
     """The digits at 8x8 pixels; the pipeline resizes them."""
     import numpy as np
     import tensorflow as tf
-
-    from tfdist.models.datasets.pipeline import Examples
 
     with np.load(_FILE) as arrays:
         images, labels = arrays["images"], arrays["labels"]

@@ -1,13 +1,9 @@
 """folder:PATH: one subfolder of images per class."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.datasets.table import HELD_OUT, DataInfo
-
-if TYPE_CHECKING:
-    from tfdist.models.datasets.pipeline import Examples
+from tfdist.models.datasets.table import HELD_OUT, DataInfo, Examples
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 
@@ -56,11 +52,11 @@ def _images(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
 
 
-def examples(name: str, data_dir: str | None) -> "Examples":
+def examples(name: str, data_dir: str | None) -> Examples:
     """The images, read and decoded on demand."""
     import tensorflow as tf
 
-    from tfdist.models.datasets.pipeline import Examples, decode_image
+    from tfdist.models.datasets.pipeline import decode_image
 
     train, test = split(Path(name))
 

@@ -1,14 +1,11 @@
-"""Makes the batches of a worker from cheap references (indices, paths, encoded bytes)."""
+"""Makes the batches of a worker from the cheap references of a data set."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import tensorflow as tf
 
+from tfdist.models.datasets.table import Examples
 from tfdist.models.spec import TrainingSpec
-
-Decode = Callable[..., tuple[tf.Tensor, tf.Tensor]]
-"""Makes an image (any size, 3 channels, 0..1) and its label from one reference."""
 
 
 @dataclass(frozen=True)
@@ -19,17 +16,6 @@ class Share:
     worker: "int | tf.Tensor" = 0
     replicas: int = 1
     """Replicas of this worker."""
-
-
-@dataclass(frozen=True)
-class Examples:
-    """A data set: its references, and how to decode one."""
-
-    train: Callable[[], tf.data.Dataset]
-    test: Callable[[], tf.data.Dataset]
-    decode: Decode
-    size: int
-    """Number of training examples; limits the shuffle buffer."""
 
 
 def training(examples: Examples, spec: TrainingSpec, share: Share, first: "int | tf.Tensor" = 0) -> tf.data.Dataset:
@@ -43,7 +29,7 @@ def training(examples: Examples, spec: TrainingSpec, share: Share, first: "int |
     start = share.worker * block
     order = _order(examples, spec, tf.cast(first, tf.int64)).batch(block * share.workers, drop_remainder=True)
     blocks = order.map(lambda *parts: tuple(part[start : start + block] for part in parts))
-    decoded = _decoded(blocks.unbatch(), examples.decode, spec)
+    decoded = _decoded(blocks.unbatch(), examples, spec)
     return decoded.batch(spec.batch_size, drop_remainder=True).prefetch(_AUTOTUNE)
 
 
@@ -81,14 +67,14 @@ def _shuffled(dataset: tf.data.Dataset, buffer: int, seed: int, seed2: tf.Tensor
 def held_out(examples: Examples, spec: TrainingSpec, share: Share) -> tf.data.Dataset:
     """This worker's part of the held-out examples, once, in batches of `spec.batch_size`; the last may be smaller."""
     part = examples.test().shard(share.workers, share.worker)
-    return _decoded(part, examples.decode, spec).batch(spec.batch_size).prefetch(_AUTOTUNE)
+    return _decoded(part, examples, spec).batch(spec.batch_size).prefetch(_AUTOTUNE)
 
 
 _AUTOTUNE = tf.data.AUTOTUNE
 
 
-def _decoded(references: tf.data.Dataset, decode: Decode, spec: TrainingSpec) -> tf.data.Dataset:
-    side = spec.image_size
+def _decoded(references: tf.data.Dataset, examples: Examples, spec: TrainingSpec) -> tf.data.Dataset:
+    side, decode = spec.image_size, examples.decode
 
     def example(*reference: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         image, label = decode(*reference)

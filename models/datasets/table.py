@@ -1,6 +1,6 @@
 """The data sets: `synthetic`, `digits`, `tfds:NAME`, `folder:PATH`. No TensorFlow until one is loaded."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -10,7 +10,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.models.spec import TrainingSpec
 
 if TYPE_CHECKING:
-    from tfdist.models.datasets.pipeline import Examples
+    import tensorflow as tf
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,18 @@ class DataInfo:
     train_examples: int | None
     test_examples: int
     """Held-out examples, for `evaluate`."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A data set: its references (indices, paths, encoded bytes), and how to decode one."""
+
+    train: "Callable[[], tf.data.Dataset]"
+    test: "Callable[[], tf.data.Dataset]"
+    decode: "Callable[..., tuple[tf.Tensor, tf.Tensor]]"
+    """Makes an image (any size, 3 channels, 0..1) and its label from one reference."""
+    size: int
+    """Number of training examples; limits the shuffle buffer."""
 
 
 HELD_OUT = 10
@@ -50,7 +62,7 @@ def describe(dataset: str, data_dir: str | None = None) -> DataInfo:
     return info
 
 
-def examples(dataset: str, data_dir: str | None = None) -> "Examples":
+def examples(dataset: str, data_dir: str | None = None) -> Examples:
     """The references and the decoder of a data set other than `synthetic`.
 
     Raises:

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.datasets.table import HELD_OUT, DataInfo
+from tfdist.models.datasets.table import HELD_OUT, DataInfo, Examples
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-    from tfdist.models.datasets.pipeline import Examples
 
 _TEST_SPLITS = ("test", "validation")
 _READABLE = ("tfrecord", "")
@@ -25,16 +23,9 @@ class PreparedDataset:
     """One version of a prepared data set, with its training and test splits in TFDS notation."""
 
     folder: Path
-    classes: int
     train: str
-    train_examples: int
     test: str
-    test_examples: int
-
-    @property
-    def info(self) -> DataInfo:
-        """Its number of classes and examples."""
-        return DataInfo(self.classes, self.train_examples, self.test_examples)
+    info: DataInfo
 
 
 def find_prepared(name: str, data_dir: str | None) -> PreparedDataset:
@@ -75,16 +66,12 @@ def _read(name: str, folder: Path) -> PreparedDataset:
     sizes = {split["name"]: sum(map(int, split.get("shardLengths", ()))) for split in info.get("splits", ())}
     if "train" not in sizes:
         raise TfdistError(f"--dataset tfds:{name} in {folder} has no train split: use another data set")
-    return PreparedDataset(folder, _classes(name, features), *_parts(sizes))
-
-
-def _parts(sizes: Mapping[str, int]) -> tuple[str, int, str, int]:
-    train = sizes["train"]
+    classes, train = _classes(name, features), sizes["train"]
     for split in _TEST_SPLITS:
         if sizes.get(split):
-            return "train", train, split, sizes[split]
+            return PreparedDataset(folder, "train", split, DataInfo(classes, train, sizes[split]))
     kept = train - train // HELD_OUT
-    return f"train[:{kept}]", kept, f"train[{kept}:]", train - kept
+    return PreparedDataset(folder, f"train[:{kept}]", f"train[{kept}:]", DataInfo(classes, kept, train - kept))
 
 
 def _classes(name: str, features: Mapping[str, Any]) -> int:
@@ -113,14 +100,15 @@ def describe(name: str, data_dir: str | None) -> DataInfo:
     return find_prepared(name, data_dir).info
 
 
-def examples(name: str, data_dir: str | None) -> "Examples":
+def examples(name: str, data_dir: str | None) -> Examples:
     """The examples in the order of their files; images are decoded later."""
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
-    from tfdist.models.datasets.pipeline import Examples, decode_image
+    from tfdist.models.datasets.pipeline import decode_image
 
     dataset = find_prepared(name, data_dir)
+    size = dataset.info.train_examples or 0  # None only of synthetic data
     builder = tfds.builder_from_directory(str(dataset.folder))
     encoded = tfds.decode.PartialDecoding(
         {"image": True, "label": True}, decoders={"image": tfds.decode.SkipDecoding()}
@@ -133,7 +121,7 @@ def examples(name: str, data_dir: str | None) -> "Examples":
         lambda: references(dataset.train),
         lambda: references(dataset.test),
         lambda image, label: (decode_image(image), label),
-        dataset.train_examples,
+        size,
     )
 
 

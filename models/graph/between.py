@@ -14,32 +14,11 @@ from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.events import Phase
 from tfdist.models.architectures.build import build as build_model
-from tfdist.models.graph import between, inputs, optimizers, placement, replica, sessions, tickets
-from tfdist.models.graph.inputs import Inputs
-from tfdist.models.graph.replica import Replica
+from tfdist.models.graph import placement, replica, sessions, tickets
+from tfdist.models.graph.replica import Inputs, Replica
 from tfdist.models.graph.tickets import Tickets
-from tfdist.models.graph.variables import Variables, averages_of, variables_of
+from tfdist.models.graph.variables import Variables, averages_of, build_optimizer, variables_of
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.context import TrainingContext
-
-
-@dataclass(frozen=True)
-class GraphContext(TrainingContext):
-    """The chief trains nothing itself: `strategy` is TensorFlow's default one, of its copies of the variables."""
-
-    server: Any = None
-    """This task's tf.distribute.Server."""
-
-    @property
-    def batch(self) -> int:
-        """Examples in a step of all workers that step together, or of one that steps alone."""
-        return batch_of(self.spec)
-
-
-def batch_of(spec: TrainingSpec) -> int:
-    """Examples of one update."""
-    return spec.global_batch_size if spec.synchronous else spec.batch_size
-
 
 v1 = tf.compat.v1
 
@@ -78,6 +57,8 @@ class BetweenGraph:
     used: tf.Tensor
     """Whether the parameter servers hold variables already."""
     probe: tf.Operation
+    filters: tuple[str, ...]
+    """See `sessions.open_session`."""
 
 
 def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
@@ -92,23 +73,24 @@ def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
             )
         with tf.variable_creator_scope(placement.placing(spec)):
             model = build_model(spec)
-        batch = inputs.placeholders(spec) if index is None else inputs.inputs(spec, index)
+        batch = replica.placeholders(spec) if index is None else replica.inputs(spec, index)
         ours = replica.replica(spec, model, batch, index or 0)
-        base, kept = optimizers.build(spec), averages_of(spec)
+        base, kept = build_optimizer(spec), averages_of(spec)
         build_steps = _synchronous if spec.sync else _asynchronous
         steps = build_steps(spec, _Parts(index or 0, dealt, step, model, ours, base, kept))
         return BetweenGraph(
             graph=graph,
             inputs=batch,
-            variables=variables_of(spec, model, base, kept, step),
+            variables=variables_of(model, base, kept, step),
             tickets=dealt,
             offset=offset,
-            position=offset.read_value() + step.read_value() * batch_of(spec),
+            position=offset.read_value() + step.read_value() * spec.update_examples,
             take=dealt.take(index or 0),
             put_back=dealt.put_back(index or 0),
             steps=steps,
             used=v1.is_variable_initialized(step),
             probe=sessions.probe(placement.holders(spec)),
+            filters=("/job:ps", f"/job:{task.role}/task:{task.index}"),
         )
 
 
@@ -172,8 +154,8 @@ def work(spec: TrainingSpec, cluster: Cluster, task: Task) -> NoReturn:
     """Train as this worker. Its session fails when a parameter server is lost."""
     server = sessions.start_server(spec, cluster, task)
     events.emit("phase", phase=Phase.BUILDING)
-    ours = between.build(spec, task)
-    session = sessions.open_session(spec, server, ours.graph, ["/job:ps", f"/job:{task.role}/task:{task.index}"])
+    ours = build(spec, task)
+    session = sessions.open_session(spec, server, ours.graph, ours.filters)
     sessions.watch(session, ours.probe)
     events.emit("ready")
     _rejoin(session, ours)

@@ -1,7 +1,7 @@
 """Where the variables of a graph are: on parameter servers in turn, on the least loaded one, or in shards."""
 
+import math
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import tensorflow as tf
@@ -32,19 +32,20 @@ def placing(spec: TrainingSpec) -> Creator:
 
     All tasks of a job must create the same variables in the same order, so that they find each other's.
     """
-    choose = _least_loaded(spec) if spec.placement is Placement.GREEDY else _in_turn(spec)
     partitioner = variable_partitioner(spec)
+    load = dict.fromkeys(holders(spec), 0)  # bytes on each device; number of variables, if they are placed in turn
 
     def place(next_creator: Creator, shape: Sequence[int], kwargs: dict[str, Any]) -> Any:
         dtype = tf.as_dtype(kwargs["dtype"])
-        with tf.device(choose(tf.TensorShape(shape).num_elements() * dtype.size)):
+        device = min(load, key=lambda name: load[name])
+        load[device] += math.prod(shape) * dtype.size if spec.placement is Placement.GREEDY else 1
+        with tf.device(device):
             return next_creator(**{**kwargs, "shape": shape, "initial_value": lambda: tf.zeros(shape, dtype)})
 
     def create(next_creator: Creator, **kwargs: Any) -> Any:
-        shape = tuple(kwargs.get("shape") or ())
-        dtype = tf.as_dtype(kwargs["dtype"])
-        divided = partitioner is not None and shape and kwargs["trainable"]
-        shards = _shards(partitioner, shape, dtype) if divided else 1
+        shape, shards = tuple(kwargs.get("shape") or ()), 1
+        if partitioner is not None and shape and kwargs["trainable"]:
+            shards = int(min(partitioner(shape=tf.TensorShape(shape), dtype=tf.as_dtype(kwargs["dtype"]))[0], shape[0]))
         if shards == 1:  # also moving statistics: in a graph, TensorFlow does not update shards of them
             return place(next_creator, shape, kwargs)
         parts = [
@@ -56,27 +57,6 @@ def placing(spec: TrainingSpec) -> Creator:
     return create
 
 
-def _shards(partitioner: Any, shape: tuple[int, ...], dtype: tf.DType) -> int:
-    return int(min(partitioner(shape=tf.TensorShape(shape), dtype=dtype)[0], shape[0]))
-
-
 def sizes_of_shards(rows: int, shards: int) -> list[int]:
     """Rows of each shard of a variable: as equal as possible, larger ones first."""
     return [rows // shards + (number < rows % shards) for number in range(shards)]
-
-
-def _in_turn(spec: TrainingSpec) -> Callable[[int], str]:
-    devices, created = holders(spec), count()
-    return lambda size: devices[next(created) % len(devices)]
-
-
-def _least_loaded(spec: TrainingSpec) -> Callable[[int], str]:
-    devices = holders(spec)
-    placed_bytes = dict.fromkeys(devices, 0)
-
-    def choose(size: int) -> str:
-        device = min(devices, key=lambda name: placed_bytes[name])
-        placed_bytes[device] += size
-        return device
-
-    return choose

@@ -15,7 +15,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Phase
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.task import leave
-from tfdist.strategies import devices
+from tfdist.strategies import build
 
 v1 = tf.compat.v1
 PROBE_S = 5.0
@@ -40,9 +40,7 @@ def start_server(spec: TrainingSpec, cluster: Cluster, task: Task) -> Any:
     if not cluster.addresses:
         raise TfdistError(f"TF_CONFIG is not set, and {spec.strategy} needs a cluster: use `tfdist launch`")
     events.emit("phase", phase=Phase.CONNECTING)
-    devices.configure(spec)
-    addresses = {role: list(hosts) for role, hosts in cluster.addresses.items()}
-    return tf.distribute.Server(addresses, job_name=task.role, task_index=task.index, protocol="grpc")
+    return build.start_server(spec, cluster, task)
 
 
 def open_session(spec: TrainingSpec, server: Any, graph: tf.Graph, filters: Sequence[str] = ()) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,13 +82,8 @@ class SyncSteps:
         ahead = log.at_edge is None
         if ahead:
             self._deal(before + sum(sizes) + after)
-        self._run(before, dealt=ahead)
-        log.open()
-        for size in sizes:
-            loss = self._run(size, dealt=ahead)
-            log.first_step()
-            log.close(size, size * self.spec.global_batch_size, loss)
-        self._run(after, dealt=ahead)
+        run = partial(self._run, dealt=ahead)
+        train_windows(run, self.spec.global_batch_size, sizes, log, before, after)
         if self.spec.backup_workers and events.in_turns():
             self._take(self.dealt)  # those whose gradients came too late must not disturb another turn
 

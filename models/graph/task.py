@@ -2,17 +2,10 @@
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.task import cluster_and_task, leave, run, spec_of_environment, start
+from tfdist.models.training.task import leave, main
 
 
-def main() -> int:
-    """Run the task that the environment describes; returns the exit code, as `tfdist.models.training.task.main`."""
-    return run(lambda: _train(spec_of_environment(), *cluster_and_task()))
-
-
-def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
-    phases = {"import": start(spec, cluster, task)}
-
+def _train(spec: TrainingSpec, cluster: Cluster, task: Task, phases: dict[str, float]) -> None:
     from tfdist.models.graph import chief
     from tfdist.models.graph.between import work
     from tfdist.models.training.leading import train
@@ -23,4 +16,4 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
 
 
 if __name__ == "__main__":
-    leave(main())
+    leave(main(_train))

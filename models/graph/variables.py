@@ -1,20 +1,45 @@
-"""The variables of a graph, and copies of them in this process: those are saved, restored and evaluated."""
+"""The variables of a graph, and copies of them in this process: those are saved, restored and evaluated.
 
-from collections.abc import Sequence
+The optimizers of tf.compat.v1 compute the same updates as Keras' of the same names, and their variables map to Keras'.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.models.architectures.build import build as build_model
-from tfdist.models.graph import optimizers as graph_optimizers
-from tfdist.models.spec import TrainingSpec
+from tfdist.models.spec import Optimizer, TrainingSpec
 from tfdist.models.training import moving_averages, optimizers, restore
 from tfdist.models.training.context import TrainingContext
 from tfdist.models.training.moving_averages import MovingAverages, cut
 
 Values = Sequence[tuple[Any, Any]]
 """Variables of a graph, each with a value."""
+_BETAS = {"beta1_power": 0.9, "beta2_power": 0.999}
+"""Adam's variables besides its slots: after t updates they hold this base to the power of t + 1."""
+_EPSILON = 1e-7  # of Keras; that of tf.compat.v1 is 1e-8
+_OPTIMIZERS: Mapping[Optimizer, Callable[[float], Any]] = {
+    Optimizer.ADAM: lambda rate: tf.compat.v1.train.AdamOptimizer(rate, *_BETAS.values(), epsilon=_EPSILON),
+    Optimizer.SGD: tf.compat.v1.train.GradientDescentOptimizer,
+}
+
+
+def build_optimizer(spec: TrainingSpec) -> Any:
+    """The optimizer of `spec`, in the current graph."""
+    return _OPTIMIZERS[spec.optimizer](spec.learning_rate)
+
+
+def slots_of(optimizer: Any, weights: Sequence[Any]) -> list[Any]:
+    """The optimizer's variables for these weights, in the order of Keras' optimizers. Gradients have been applied."""
+    return [optimizer.get_slot(weight, name) for name in optimizer.get_slot_names() for weight in weights]
+
+
+def powers_of(optimizer: Any) -> list[tuple[Any, float]]:
+    """The other variables of the optimizer, in the current graph, with their bases."""
+    named = [(variable.op.name.rpartition("/")[2], variable) for variable in optimizer.variables()]
+    return [(variable, _BETAS[name]) for name, variable in named if name in _BETAS]
 
 
 @dataclass(frozen=True)
@@ -26,7 +51,7 @@ class Variables:
     slots: Sequence[Any]
     """Slots of the optimizer, in the order of Keras' one."""
     powers: Sequence[tuple[Any, float]]
-    """The other variables of the optimizer, with their bases: see graph/optimizers.py."""
+    """The other variables of the optimizer, with their bases."""
     averages: Sequence[Any]
     """The moving averages of the trainable weights; empty: there are none."""
     step: tf.Variable
@@ -40,20 +65,19 @@ def averages_of(spec: TrainingSpec) -> Any:
     return None if spec.ema is None else tf.train.ExponentialMovingAverage(spec.ema)
 
 
-def variables_of(spec: TrainingSpec, model: Any, optimizer: Any, kept: Any, step: tf.Variable) -> Variables:
+def variables_of(model: Any, optimizer: Any, kept: Any, step: tf.Variable) -> Variables:
     """The variables of a training in the current graph.
 
     Args:
-        spec: of the training.
         model: of tf_keras.
         optimizer: of tf.compat.v1; its gradients have been applied.
         kept: an `averages_of` that has been applied.
         step: the number of updates.
     """
-    slots = graph_optimizers.slots(spec, optimizer, model.trainable_weights)
+    slots = slots_of(optimizer, model.trainable_weights)
     averages = [] if kept is None else [kept.average(weight) for weight in model.trainable_weights]
     values = [variable.read_value() for variable in (*model.weights, *slots, *averages, step)]
-    return Variables(model.weights, slots, graph_optimizers.powers(spec, optimizer), averages, step, values)
+    return Variables(model.weights, slots, powers_of(optimizer), averages, step, values)
 
 
 @dataclass(frozen=True)

@@ -145,21 +145,15 @@ def prepare(job: TrainingContext) -> tuple[AsyncLoop, Callable[[], TrainingState
     with job.strategy.scope():
         applied = tf.Variable(job.start.examples, dtype=tf.int64, trainable=False, name="examples_applied")
     restore.restore(job, model, optimizer, averages)
-    batches = feed.asynchronous(job.spec, job.strategy, coordinator, job.replicas, applied.read_value)
+    batches = feed.asynchronous(job, coordinator, applied.read_value)
     counts = update_counts.create(job.spec.workers) if job.spec.count_updates else None
     closure = build_worker_step(job, replica_step, batches.draw, applied, counts)
-    several = job.spec.steps_per_call > 1
-    loop = AsyncLoop(
-        lambda steps: coordinator.schedule(
-            closure, (batches.source, tf.constant(steps)) if several else (batches.source,)
-        ),
-        coordinator.join,
-        applied,
-        job.batch,
-        job.spec.workers,
-        job.spec.steps_per_call,
-        counts,
-    )
+
+    def schedule(steps: int) -> Any:
+        several = (tf.constant(steps),) if job.spec.steps_per_call > 1 else ()
+        return coordinator.schedule(closure, (batches.source, *several))
+
+    loop = AsyncLoop(schedule, coordinator.join, applied, job.batch, job.spec.workers, job.spec.steps_per_call, counts)
     # dropping a coordinator waits for its workers
     keep_alive = batches, coordinator
 

@@ -32,6 +32,9 @@ class TrainingContext:
     workers: int
     """Tasks that step together; 1 for independent tasks and for parameter-server, whose workers step alone."""
     start: StartPoint = field(default_factory=StartPoint)
+    server: Any = None
+    """The tf.distribute.Server of a chief in graph mode, which trains nothing itself: its `strategy` is TensorFlow's
+    default one, of its copies of the variables."""
 
     @property
     def replicas(self) -> int:
@@ -40,9 +43,16 @@ class TrainingContext:
         return count // self.workers
 
     @property
+    def task_batch(self) -> int:
+        """Examples in one step of this task's replicas (parameter-server: of one worker's)."""
+        return self.spec.batch_size * self.replicas
+
+    @property
     def batch(self) -> int:
         """Examples in one step of all tasks that step together: gradients are averaged over them."""
-        return self.spec.batch_size * self.replicas * self.workers
+        if CATALOG[self.spec.strategy].graph:
+            return self.spec.update_examples
+        return self.task_batch * self.workers
 
     @property
     def variables_on_servers(self) -> bool:

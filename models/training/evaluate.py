@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,10 @@ from tfdist.models.architectures.build import build as build_model
 from tfdist.models.checkpoints import Checkpointing, CheckpointList, Manifest, list_checkpoints
 from tfdist.models.datasets import pipeline, table
 from tfdist.models.datasets.table import check_held_out
+from tfdist.models.record import HeldOut
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training import agreement, feed
+from tfdist.models.training import feed
+from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.moving_averages import build_plain, cut, load_weights
 from tfdist.models.training.store import GFiles
@@ -157,16 +158,6 @@ REPORT_S = 10.0
 """Seconds between two reports that the evaluation continues."""
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """What a model achieves on the held-out examples."""
-
-    loss: float
-    """Mean cross-entropy."""
-    accuracy: float
-    """The share, 0..1, that it classifies correctly."""
-
-
 def held_out(job: TrainingContext) -> Callable[[TrainingState], HeldOut]:
     """A function that measures what has been trained so far; every worker of a synchronous job must call it.
 
@@ -176,14 +167,14 @@ def held_out(job: TrainingContext) -> Callable[[TrainingState], HeldOut]:
     """
     model = build_model(job.spec)
     shapes = [tuple(weight.shape) for weight in model.weights]
-    part = feed.share(job.spec, job.task, job.replicas) if job.workers > 1 else pipeline.Share()
+    part = feed.share(job) if job.workers > 1 else pipeline.Share()
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
-    count, total = counter(model), agreement.make_sum(job)
+    count, total = counter(model), make_sum(job.strategy, job.workers)
 
     def measure(trained: TrainingState) -> HeldOut:
         model.set_weights(cut(trained.evaluated_weights(), shapes))
         correct, number, loss = total(count(_reported(examples)))
-        return HeldOut(loss / number, correct / number)
+        return {"examples": trained.examples * job.workers, "loss": loss / number, "accuracy": correct / number}
 
     return measure
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.checkpoints import UNREADABLE
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.task import leave
+from tfdist.models.training.task import leave, run
 from tfdist.strategies.options import Keras, Precision
 
 if TYPE_CHECKING:
@@ -24,30 +24,14 @@ KERAS_FILE = ".keras"
 """The ending of a target that becomes one file."""
 
 
-def main(prefix: str, target: str) -> int:
-    """Export the checkpoint.
-
-    Returns:
-        The exit code: 0, or that of a TfdistError, whose message goes to stderr.
-    """
-    try:
-        spec = TrainingSpec.from_env(os.environ)
-        if spec is None:
-            raise TfdistError(f"{TrainingSpec.VARIABLE} is not set: export with `tfdist export`")
-        os.environ.update((Keras.THREE if target.endswith(KERAS_FILE) else spec.keras).environment)
-        export(spec, prefix, target)
-    except TfdistError as error:
-        sys.stderr.write(f"tfdist: {error}\n")
-        return error.exit_code
-    return ExitCode.SUCCESS
-
-
-def export(spec: TrainingSpec, prefix: str, target: str) -> None:
+def export(prefix: str, target: str) -> None:
     """Write the model, whole or not at all. TensorFlow must not have been imported with another Keras.
 
     Raises:
         TfdistError: the target exists or cannot be written, or the checkpoint cannot be read.
     """
+    spec = TrainingSpec.of_task("export with `tfdist export`")
+    os.environ.update((Keras.THREE if target.endswith(KERAS_FILE) else spec.keras).environment)
     import tensorflow as tf
 
     from tfdist.models.training.moving_averages import build_plain, load_converted, load_weights
@@ -108,4 +92,4 @@ if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.stderr.write("usage: python -m tfdist.models.training.export PREFIX TARGET\n")
         leave(ExitCode.USAGE)
-    leave(main(*sys.argv[1:]))
+    leave(run(lambda: export(*sys.argv[1:])))

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.launch.cluster import Task
 from tfdist.models.datasets import pipeline, synthetic, table
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.training.context import TrainingContext
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import CATALOG, Exchange
 
@@ -24,10 +24,10 @@ class Feed:
     """Draws one batch per replica from the source."""
 
 
-def share(spec: TrainingSpec, task: Task, replicas: int) -> pipeline.Share:
-    """This task's part of the data, for its `replicas` replicas."""
-    workers = spec.workers if CATALOG[spec.strategy].many_processes else 1
-    return pipeline.Share(workers, task.index if workers > 1 else 0, replicas)
+def share(job: TrainingContext) -> pipeline.Share:
+    """This task's part of the data, for its replicas."""
+    workers = job.spec.workers if CATALOG[job.spec.strategy].many_processes else 1
+    return pipeline.Share(workers, job.task.index if workers > 1 else 0, job.replicas)
 
 
 def batches(spec: TrainingSpec, part: pipeline.Share, first: "int | tf.Tensor" = 0) -> tf.data.Dataset:
@@ -49,65 +49,56 @@ def worker_batches(spec: TrainingSpec, part: pipeline.Share, first: "int | tf.Te
     return per_replica.batch(part.replicas, drop_remainder=True).map(concatenated).prefetch(tf.data.AUTOTUNE)
 
 
-def synchronous(spec: TrainingSpec, strategy: tf.distribute.Strategy, part: pipeline.Share, first: int = 0) -> Feed:
+def synchronous(job: TrainingContext) -> Feed:
     """The feed of synchronous strategies and of independent tasks. Batches lie on the device of their replica.
-
-    The data starts at example `first`.
 
     A tf.data iterator is one batch ahead on each device: TensorFlow's default for every strategy
     (`InputOptions.experimental_fetch_to_device`), and CentralStorageStrategy accepts no InputOptions.
     """
+    spec, part, first = job.spec, share(job), job.start.examples
     if spec.dataset == table.SYNTHETIC:
         replica = part.worker * part.replicas if CATALOG[spec.strategy].exchange is Exchange.NONE else 0
-        return Feed(_on_devices(spec, strategy, replica), lambda source: source)
-    distributed = strategy.distribute_datasets_from_function(lambda context: batches(spec, part, first))
+        return Feed(_on_devices(job, replica), lambda source: source)
+    distributed = job.strategy.distribute_datasets_from_function(lambda context: batches(spec, part, first))
     return Feed(iter(distributed), next)
 
 
-def _on_devices(spec: TrainingSpec, strategy: tf.distribute.Strategy, first: int) -> Any:
+def _on_devices(job: TrainingContext, first: int) -> Any:
     """A synthetic batch for each replica of this task, on its device: without tf.device all would be on the first one,
     and copied from there in every step."""
-    names = devices.of_replicas(strategy)
+    names = devices.of_replicas(job.strategy)
 
     def value(context: tf.distribute.experimental.ValueContext) -> tuple[tf.Tensor, tf.Tensor]:
         replica = context.replica_id_in_sync_group
         with tf.device("CPU:0"):  # a TPU's random generator is another one
-            images, labels = synthetic.batch(spec, first + replica)
+            images, labels = synthetic.batch(job.spec, first + replica)
         with tf.device(names[replica % len(names)]):
             return tf.identity(images), tf.identity(labels)
 
-    return strategy.experimental_distribute_values_from_function(value)
+    return job.strategy.experimental_distribute_values_from_function(value)
 
 
-def asynchronous(
-    spec: TrainingSpec,
-    strategy: tf.distribute.Strategy,
-    coordinator: Any,
-    replicas: int,
-    position: Callable[[], tf.Tensor],
-) -> Feed:
+def asynchronous(job: TrainingContext, coordinator: Any, position: Callable[[], tf.Tensor]) -> Feed:
     """The feed of parameter-server workers: an iterator on each worker. `position`: see `worker_dataset_fn`."""
-    dataset_fn = worker_dataset_fn(spec, strategy, replicas, position)
-    per_worker = coordinator.create_per_worker_dataset(
-        tf.function(lambda: strategy.distribute_datasets_from_function(dataset_fn))  # builds the dataset on the worker
+    dataset_fn = worker_dataset_fn(job, position)
+    per_worker = coordinator.create_per_worker_dataset(  # the function builds the dataset on the worker
+        tf.function(lambda: job.strategy.distribute_datasets_from_function(dataset_fn))
     )
     return Feed(iter(per_worker), next)
 
 
-def worker_dataset_fn(
-    spec: TrainingSpec, strategy: tf.distribute.Strategy, replicas: int, position: Callable[[], tf.Tensor]
-) -> DatasetFn:
+def worker_dataset_fn(job: TrainingContext, position: Callable[[], tf.Tensor]) -> DatasetFn:
     """A dataset function for parameter-server workers. It does not know its worker, so each call takes the next share.
 
     A restarted worker takes another share, which is also that of another worker. `position` reads the number of
     examples that all workers have trained, at which the data of a worker starts.
     """
-    with strategy.scope():
+    with job.strategy.scope():
         arrivals = tf.Variable(0, dtype=tf.int64, trainable=False, name="arrivals")  # on a parameter server
 
     def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
         number = arrivals.assign_add(1, read_value=True) - 1
-        part = pipeline.Share(spec.workers, tf.cast(number % spec.workers, tf.int32), replicas)
-        return batches(spec, part, position())
+        part = pipeline.Share(job.spec.workers, tf.cast(number % job.spec.workers, tf.int32), job.replicas)
+        return batches(job.spec, part, position())
 
     return dataset

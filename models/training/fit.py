@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from tfdist.models.training import feed, moving_averages, optimizers, restore
 from tfdist.models.training.context import TrainingContext, TrainingState
-from tfdist.models.training.creation import create
-from tfdist.models.training.moving_averages import MovingAverages
-from tfdist.models.training.sync import wait_for_devices
+from tfdist.models.training.step import create
 from tfdist.models.training.windows import WindowLog
+from tfdist.strategies.devices import wait_for_devices
 from tfdist.strategies.options import Keras
 
 
@@ -37,11 +36,6 @@ class FitLoop:
     def concurrent(self) -> int:
         """`pace.Loop.concurrent`."""
         return 1 if self.job.spec.synchronous else self.job.spec.workers
-
-    @property
-    def examples_per_step(self) -> int:
-        """Examples in a step of this task's replicas, or of one worker's."""
-        return self.job.spec.batch_size * self.job.replicas
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`, but with a whole window instead of `before` steps: in the same call of fit."""
@@ -76,14 +70,17 @@ class FitLoop:
             if self.job.spec.synchronous:
                 wait_for_devices(self.job.strategy)
             log.first_step()
-            log.close(steps, steps * self.examples_per_step, loss)
+            log.close(steps, steps * self.job.task_batch, loss)
 
         return tf.keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
 
 
 def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], TrainingState]]:
     """The loop of this task, and what it has trained so far."""
-    model, averages = _compiled(job)
+    model, optimizer, averages = create(job)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    with job.strategy.scope():
+        model.compile(optimizer, loss, jit_compile=job.spec.xla, steps_per_execution=job.spec.steps_per_call)
     optimizer = model.optimizer
     restore.restore(job, model, optimizer, averages)
     if averages is not None:
@@ -97,24 +94,15 @@ def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], TrainingState]]
     return loop, trained
 
 
-def _compiled(job: TrainingContext) -> tuple[tf.keras.Model, MovingAverages | None]:
-    model, optimizer, averages = create(job)
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    with job.strategy.scope():
-        model.compile(optimizer, loss, jit_compile=job.spec.xla, steps_per_execution=job.spec.steps_per_call)
-    return model, averages
-
-
 def _data(job: TrainingContext, optimizer: Any) -> Callable[[int], Any]:
     """A function from the index of the first example to the data argument of fit: a creator of each worker's dataset
     (tf_keras only), or the dataset itself."""
-    spec, part = job.spec, feed.share(job.spec, job.task, job.replicas)
-    creator = tf.keras.utils.experimental.DatasetCreator if spec.keras is Keras.TWO else None
-    if creator is None:
+    spec, part = job.spec, feed.share(job)
+    if spec.keras is not Keras.TWO:
         return lambda first: feed.worker_batches(spec, part, first)
+    creator = tf.keras.utils.experimental.DatasetCreator
     if spec.synchronous:
         return lambda first: creator(lambda context: feed.batches(spec, part, first))
     # a worker that is restarted during the call starts at the examples of that moment
-    trained = lambda: optimizer.iterations.read_value() * job.batch  # noqa: E731
-    shares = feed.worker_dataset_fn(spec, job.strategy, job.replicas, trained)
+    shares = feed.worker_dataset_fn(job, lambda: optimizer.iterations.read_value() * job.batch)
     return lambda first: creator(shares)

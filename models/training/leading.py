@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 import tensorflow as tf
 
@@ -17,10 +17,9 @@ from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import async_loop, fit, observation, pace
 from tfdist.models.training import loop as sync_loop
+from tfdist.models.training.agreement import wait_before_exit
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.evaluate import held_out
-from tfdist.models.training.exit_barrier import wait_before_exit
-from tfdist.models.training.gpu_software import peak_gpu_memory
 from tfdist.models.training.pace import Windows, total_steps, train_saved
 from tfdist.models.training.restore import started
 from tfdist.models.training.saver import Saver
@@ -31,8 +30,7 @@ from tfdist.strategies.build import build
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import Api
 
-Context = TypeVar("Context", bound=TrainingContext)
-Prepare = Callable[[Context], tuple[pace.Loop, Callable[[], TrainingState]]]
+Prepare = Callable[[TrainingContext], tuple[pace.Loop, Callable[[], TrainingState]]]
 
 
 def connect(spec: TrainingSpec, task: Task) -> TrainingContext:
@@ -52,7 +50,7 @@ def prepare(job: TrainingContext) -> tuple[pace.Loop, Callable[[], TrainingState
     return sync_loop.prepare(job) if job.spec.synchronous else async_loop.prepare(job)
 
 
-def train(connect: Callable[[], Context], prepare: Prepare[Context], phases: dict[str, float]) -> NoReturn:
+def train(connect: Callable[[], TrainingContext], prepare: Prepare, phases: dict[str, float]) -> NoReturn:
     """Train as a leading task, and end this process.
 
     Args:
@@ -71,10 +69,9 @@ def train(connect: Callable[[], Context], prepare: Prepare[Context], phases: dic
     log = WindowLog(share=1 / job.workers)
 
     def report(windows: Windows, final: bool) -> None:
-        since_first_step = time.perf_counter() - log.first_step_at
-        after = observation.phases_after_import(started_at, built_at, log.opened_at, log.first_step_at)
-        end = {"first_step_end": observation.since_start() - since_first_step}
-        record = _record(job, windows, trained(), {**phases, **after, **end}, evaluate=final and job.spec.evaluate)
+        built = {"strategy": built_at - started_at, "build": log.opened_at - built_at}
+        seconds = {**phases, **built, **observation.first_step_phases(log)}
+        record = _record(job, windows, trained(), seconds, evaluate=final and job.spec.evaluate)
         events.emit("record", record=asdict(record))
 
     if saving is None:
@@ -90,7 +87,7 @@ def train(connect: Callable[[], Context], prepare: Prepare[Context], phases: dic
     leave(ExitCode.SUCCESS)
 
 
-def _started(job: Context, saving: Checkpointing | None) -> Context:
+def _started(job: TrainingContext, saving: Checkpointing | None) -> TrainingContext:
     """The training from its checkpoint on, if it continues one, and the number of its last step."""
     if saving is not None:
         check_can_be_saved(job.spec)
@@ -104,9 +101,7 @@ def _evaluation(job: TrainingContext, trained: Callable[[], TrainingState]) -> C
     measure = held_out(job)
 
     def note(log: WindowLog) -> None:
-        now = trained()
-        result = measure(now)
-        log.observed["held_out"] = {"examples": now.examples * job.workers, **asdict(result)}
+        log.observed["held_out"] = measure(trained())
 
     return note
 
@@ -126,9 +121,6 @@ def _record(
         examples_applied=trained.examples,
         updates_applied=trained.updates,
         resumed_at=job.start.step,
-        accuracy=held_out(job)(trained).accuracy if evaluate else None,
-        software=observation.software(job.spec.keras),
-        environment=observation.environment(os.environ),
-        **observation.process(),
-        gpu_peak_bytes=peak_gpu_memory(own_devices),
+        accuracy=held_out(job)(trained)["accuracy"] if evaluate else None,
+        **observation.process(job.spec.keras, own_devices),
     )

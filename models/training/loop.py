@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -10,8 +11,8 @@ from tfdist.models.spec import TrainingSpec, calls
 from tfdist.models.training import feed, optimizers, restore, step
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.straggler import stamp
-from tfdist.models.training.sync import wait_for_devices
 from tfdist.models.training.windows import WindowLog, train_windows
+from tfdist.strategies.devices import wait_for_devices
 
 MOST_STEPS = 1000
 """Steps of a turn at most; later ones are not recorded."""
@@ -80,34 +81,31 @@ def gradient_bytes(model: tf.keras.Model, dtype: str) -> int:
 class SyncLoop:
     """Runs steps one after the other; the loss of the last one is fetched at the end of a window."""
 
-    strategy: tf.distribute.Strategy
-    examples_per_step: int
-    """Examples of this task's replicas in a step."""
+    job: TrainingContext
     run_steps: Callable[[int], Any]
     """Trains a call of N steps; returns each replica's loss of the last one."""
     fetch: Callable[[Any], float]
     """Their sum; waits for the devices."""
-    steps_per_call: int = 1
-    steps: int = 0
+    steps: int
     """Trained so far, before the checkpoint too."""
-    times: StepTimes | None = None
+    times: StepTimes | None
     """Times of the steps; None: not measured."""
     concurrent: ClassVar[int] = 1
     overlaps: ClassVar[bool] = False
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`."""
-        train_windows(self._run, self.examples_per_step, sizes, log, before, after)
+        train_windows(self._run, self.job.task_batch, sizes, log, before, after)
         if self.times is not None:
             log.observed["step_times"] = self.times.take()
 
     def _run(self, steps: int) -> float | None:
         losses = None
-        for size in calls(steps, self.steps_per_call):
+        for size in calls(steps, self.job.spec.steps_per_call):
             losses = self.run_steps(size)
         self.steps += steps
         loss = None if losses is None else self.fetch(losses)
-        wait_for_devices(self.strategy)
+        wait_for_devices(self.job.strategy)
         return loss
 
 
@@ -116,21 +114,14 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], TrainingState]
     spec, strategy = job.spec, job.strategy
     model, optimizer, averages, replica_step = step.build(job)
     restore.restore(job, model, optimizer, averages)
-    batches = feed.synchronous(spec, strategy, feed.share(spec, job.task, job.replicas), job.start.examples)
+    batches = feed.synchronous(job)
     times = None
     if spec.step_times:
         times = StepTimes(strategy, spec.gpus, gradient_bytes(model, spec.gradient_dtype.value))
     run_steps = _run_steps(lambda source: strategy.run(replica_step, batches.draw(source)), strategy, spec, times)
     total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
-    loop = SyncLoop(
-        strategy,
-        spec.batch_size * job.replicas,
-        lambda steps: run_steps(batches.source, steps),
-        lambda losses: float(total(losses)),
-        spec.steps_per_call,
-        job.start.step,
-        times,
-    )
+    run = partial(run_steps, batches.source)
+    loop = SyncLoop(job, run, lambda losses: float(total(losses)), job.start.step, times)
 
     def trained() -> TrainingState:
         own = job.examples_at(loop.steps) // job.workers

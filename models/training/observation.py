@@ -4,13 +4,16 @@ import os
 import platform
 import resource
 import time
-from collections.abc import Mapping
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import psutil
 
 import tfdist
+from tfdist.launch.agent_program.system import read_text
+from tfdist.models.training.readings import open_gpus
+from tfdist.models.training.windows import WindowLog
 from tfdist.strategies.options import LEGACY_KERAS, Keras
 
 SPEED_VARIABLES = frozenset([
@@ -26,6 +29,7 @@ SPEED_VARIABLES = frozenset([
 
 _POLICIES = {os.SCHED_OTHER: "normal", os.SCHED_BATCH: "batch"}
 _KERAS = {Keras.TWO: "tf_keras", Keras.THREE: "keras"}
+_WHEELS = {"cuda": "nvidia-cuda-runtime-cu12", "cudnn": "nvidia-cudnn-cu12", "nccl": "nvidia-nccl-cu12"}
 
 
 def since_start() -> float:
@@ -43,8 +47,6 @@ def software(keras: Keras) -> dict[str, str]:
 
     TensorFlow must have been imported with that Keras.
     """
-    from tfdist.models.training.gpu_software import gpu_software
-
     package = _KERAS[keras]
     return {
         "tensorflow": version("tensorflow"),
@@ -56,8 +58,53 @@ def software(keras: Keras) -> dict[str, str]:
     }
 
 
-def process() -> dict[str, Any]:
-    """The fields of RankRecord that come from the operating system."""
+def gpu_software() -> dict[str, str]:
+    """`cuda`, `cudnn`, `nccl`, `driver`, `tf32` (on or off) and `nvidia-ml-py`; empty if TensorFlow sees no GPU.
+
+    Libraries that come from elsewhere than NVIDIA's wheels have the version that TensorFlow was built with.
+    """
+    import tensorflow as tf
+
+    if not tf.config.list_physical_devices("GPU"):
+        return {}
+    built = tf.sysconfig.get_build_info()
+    return {
+        **{name: _version(wheel) or _built_with(built.get(f"{name}_version")) for name, wheel in _WHEELS.items()},
+        "driver": read_text("/sys/module/nvidia/version").strip() or "unknown",
+        "tf32": "on" if tf.config.experimental.tensor_float_32_execution_enabled() else "off",
+        "nvidia-ml-py": open_gpus().note or _version("nvidia-ml-py"),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _built_with(number: str | None) -> str:
+    return f"built with {number}" if number else "unknown"
+
+
+def peak_gpu_memory(devices: Sequence[str]) -> tuple[int, ...]:
+    """The most bytes that TensorFlow has allocated on each GPU of these devices, e.g. `extended.worker_devices`.
+
+    Those of this process only: TensorFlow does not report the memory of other tasks' devices.
+    """
+    import tensorflow as tf
+
+    gpus = [device for device in devices if "GPU" in device]
+    return tuple(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus)
+
+
+def process(keras: Keras, devices: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of RankRecord about this process, its libraries and its settings.
+
+    Args:
+        keras: see `software`.
+        devices: see `peak_gpu_memory`.
+    """
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "host": platform.node(),
@@ -65,9 +112,13 @@ def process() -> dict[str, Any]:
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "affinity": tuple(sorted(os.sched_getaffinity(0))),
         "scheduling": _POLICIES.get(os.sched_getscheduler(0), "other"),
+        "software": software(keras),
+        "environment": environment(os.environ),
+        "gpu_peak_bytes": peak_gpu_memory(devices),
     }
 
 
-def phases_after_import(started_at: float, built_at: float, opened_at: float, first_step_at: float) -> dict[str, float]:
-    """Seconds of each start-up phase, from the clock at their edges."""
-    return {"strategy": built_at - started_at, "build": opened_at - built_at, "trace": first_step_at - opened_at}
+def first_step_phases(log: WindowLog) -> dict[str, float]:
+    """`trace` and `first_step_end` of RankRecord.phases_s, after the first step."""
+    since_first_step = log.clock() - log.first_step_at
+    return {"trace": log.first_step_at - log.opened_at, "first_step_end": since_start() - since_first_step}

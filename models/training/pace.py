@@ -26,11 +26,9 @@ class Schedule:
 
     warmup: tuple[int, ...]
     """The first window is the first step alone, with its tracing."""
-    before: int
-    """Steps without a window, which are queued before the first timed one."""
+    margin: int
+    """Steps without a window, which are queued before the first timed one, and again behind the last one."""
     timed: tuple[int, ...]
-    after: int
-    """Steps without a window, which are queued behind the last timed one."""
 
 
 def schedule(spec: TrainingSpec, margin: int = 0) -> Schedule:
@@ -48,7 +46,7 @@ def schedule(spec: TrainingSpec, margin: int = 0) -> Schedule:
     timed = left - 2 * margin
     size = whole_calls(max(1, min(spec.steps_per_window, timed // 2)), spec.steps_per_call)
     first = (1,) if warm else ()
-    return Schedule((*first, *calls(warm - len(first), size)), margin, calls(timed, size), margin)
+    return Schedule((*first, *calls(warm - len(first), size)), margin, calls(timed, size))
 
 
 def total_steps(spec: TrainingSpec, step: int, examples: int, batch: int) -> int:
@@ -261,7 +259,7 @@ def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:
         loop.windows(plan.warmup, log)
     warmup = log.take()
     events.wait_at_barrier()
-    loop.windows(plan.timed, log, plan.before, plan.after)
+    loop.windows(plan.timed, log, plan.margin, plan.margin)
     if log.steps < spec.steps:
         events.emit("step", step=spec.steps, steps=spec.steps)
     return Windows(warmup, log.take())

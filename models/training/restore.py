@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,8 +23,6 @@ from tfdist.models.training.context import StartPoint, TrainingContext
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.store import GFiles, check_writable
 
-Context = TypeVar("Context", bound=TrainingContext)
-
 
 def saves(job: TrainingContext) -> bool:
     """Whether this task writes the checkpoints of its job."""
@@ -38,7 +36,7 @@ def io_options(job: TrainingContext) -> tf.train.CheckpointOptions:
     return tf.train.CheckpointOptions(experimental_io_device="/job:chief/replica:0/task:0/device:CPU:0")
 
 
-def started(job: Context, options: Checkpointing, attempt: int) -> Context:
+def started(job: TrainingContext, options: Checkpointing, attempt: int) -> TrainingContext:
     """The training, from the newest intact checkpoint on if it is restarted or resumed.
 
     The task that saves chooses, and the other workers read the same one.
@@ -53,7 +51,8 @@ def started(job: Context, options: Checkpointing, attempt: int) -> Context:
             check_writable(options.folder)
         manifest = _choose(job.spec, options, resumes)
     if resumes:
-        (step,) = make_sum(job)([-1.0 if manifest is None else float(manifest.step)] if saves(job) else [0.0])
+        chosen = (-1.0 if manifest is None else float(manifest.step)) if saves(job) else 0.0
+        (step,) = make_sum(job.strategy, job.workers)([chosen])
         manifest = manifest if saves(job) or step < 0 else _with_step(job, options.folder, round(step))
     if manifest is None:
         return job

@@ -1,25 +1,51 @@
 """When a training is saved: at window edges, at which all ranks decide the same."""
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from threading import Thread
+from types import FrameType
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
 from tfdist.launch import events
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.checkpoints import Checkpointing, Manifest
-from tfdist.models.training.agreement import make_sum
+from tfdist.models.training.agreement import make_sum, wait_before_exit
 from tfdist.models.training.context import TrainingContext, TrainingState
-from tfdist.models.training.exit_barrier import wait_before_exit
-from tfdist.models.training.preemption import PreemptedError, SaveRequests
 from tfdist.models.training.restore import io_options, saves
-from tfdist.models.training.store import MEMORY, Writer, drop_snapshot, mark_final
+from tfdist.models.training.store import MEMORY, drop_snapshot, mark_final, store
+from tfdist.models.training.task import leave
 from tfdist.strategies.catalog import CATALOG
 
 CHECK_S = 1.0
 """Smallest number of seconds between two questions to the other ranks whether to save now."""
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+class SaveRequests:
+    """Catches the signals from `catch` until `release`."""
+
+    def __init__(self) -> None:
+        """Catch nothing yet: a task that has trained nothing just ends."""
+        self.signal: str | None = None
+        """The name of the last one that arrived."""
+        self._before: Mapping[signal.Signals, Any] = {}
+
+    def catch(self) -> None:
+        """Note the signals from now on. Only for the main thread."""
+        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+
+    def release(self) -> None:
+        """Handle the signals as before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number).name
 
 
 class Saver:
@@ -28,8 +54,9 @@ class Saver:
     def __init__(self, job: TrainingContext, options: Checkpointing, trained: Callable[[], TrainingState]) -> None:
         """Save what `trained` returns, from now on also when a signal requests it."""
         self._job, self._options, self._trained = job, options, trained
-        self._sum = make_sum(job)
-        self._writer = Writer(options.folder, options.keep, self._report)
+        self._sum = make_sum(job.strategy, job.workers)
+        self._storing: Thread | None = None
+        """Stores one checkpoint at a time, while the training continues."""
         self._write = _write_function(job, trained)
         self._failure = ""
         """Failure of the last save."""
@@ -46,8 +73,7 @@ class Saver:
     def at_edge(self, step: int) -> bool:
         """Save after this step if it is time to. Returns whether that, or asking the others, took time.
 
-        Raises:
-            PreemptedError: it was saved because a signal requested it.
+        If a signal requested it, the task ends with code 42.
         """
         due = self._options.every_steps is not None and step % self._options.every_steps == 0
         if step >= self._job.spec.steps or not (due or step - self._checked_step >= self._spacing):
@@ -56,7 +82,7 @@ class Saver:
         if due or late or leaves:
             self._save(step)
         if leaves:
-            self._leave(step)
+            self._leave()
         self._checked_at = time.monotonic()
         return True
 
@@ -64,7 +90,7 @@ class Saver:
         """Save the trained model and wait until it is stored. From now on, signals end the task."""
         if self._job.start.step < self._job.spec.steps:
             self._save(self._job.spec.steps, final=True)
-            self._writer.wait()
+            self._wait()
         elif saves(self._job):
             mark_final(self._options.folder, self._job.start.step)
         self._requests.release()
@@ -95,7 +121,7 @@ class Saver:
 
     def _save(self, step: int, final: bool = False) -> None:
         """Take a snapshot, and start to store it. Every worker takes part, because averages need all of them."""
-        self._writer.wait()
+        self._wait()
         self._failure = ""
         started_at = time.perf_counter()
         self._write()
@@ -105,35 +131,39 @@ class Saver:
             return
         attempt = int(os.environ.get("TFDIST_ATTEMPT", "0"))
         examples = self._job.examples_at(step)
-        self._writer.start(Manifest(step, examples, self._job.spec.to_json(), {}, attempt, final), started_at)
+        manifest = Manifest(step, examples, self._job.spec.to_json(), {}, attempt, final)
+        self._storing = Thread(target=self._store, args=(manifest, started_at), daemon=True)
+        self._storing.start()
 
-    def _leave(self, step: int) -> None:
-        self._writer.wait()
+    def _wait(self) -> None:
+        """Return when the last checkpoint has been stored and reported."""
+        if self._storing is not None:
+            self._storing.join()
+
+    def _leave(self) -> NoReturn:
+        self._wait()
         wait_before_exit(self._job)
         if self._failure and self._last_step is None:
             raise TfdistError(f"{self._options.folder} has no checkpoint to resume", ExitCode.FAILED)
-        raise PreemptedError(f"step {step}")
+        leave(ExitCode.PREEMPTED)
 
-    def _report(self, manifest: Manifest, seconds: float, failure: str) -> None:
-        folder = self._options.folder
-        if failure:
-            self._failure = failure
+    def _store(self, manifest: Manifest, started_at: float) -> None:
+        """Store the snapshot and report it. `started_at`: its start by time.perf_counter()."""
+        folder, step = self._options.folder, manifest.step
+        try:
+            store(folder, manifest, self._options.keep)
+        except OSError as error:
+            self._failure = str(error)
             last = "there is none yet" if self._last_step is None else f"the last one is of step {self._last_step}"
             sys.stderr.write(
-                f"tfdist: warning: the checkpoint of step {manifest.step} could not be saved in {folder} ({failure}); "
-                f"{last}\n"
+                f"tfdist: warning: the checkpoint of step {step} could not be saved in {folder} ({error}); {last}\n"
             )
-            return
-        self._last_step = manifest.step
-        path = f"{folder}/{manifest.name}"
-        events.emit(
-            "checkpoint",
-            step=manifest.step,
-            examples=manifest.examples,
-            path=path,
-            seconds=round(seconds, 3),
-            final=manifest.final,
-        )
+        else:
+            self._last_step = step
+            path, seconds = f"{folder}/{manifest.name}", round(time.perf_counter() - started_at, 3)
+            saved = {"step": step, "examples": manifest.examples, "path": path}
+            events.emit("checkpoint", **saved, seconds=seconds, final=manifest.final)
+        drop_snapshot()
 
 
 def _write_function(job: TrainingContext, trained: Callable[[], TrainingState]) -> Callable[[], object]:

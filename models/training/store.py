@@ -5,23 +5,21 @@ continues. The manifest is moved into place last.
 """
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from threading import Thread
 from typing import TypeVar
 
 import tensorflow as tf
 
 from tfdist.launch.errors import TfdistError
-from tfdist.models.checkpoints import CheckpointList, Manifest, list_checkpoints, step_of
+from tfdist.models.checkpoints import CheckpointList, Files, Manifest, list_checkpoints, step_of
 
 Read = TypeVar("Read")
 
 
-class GFiles:
-    """Reads folders through tf.io.gfile. See `checkpoints.Files`."""
+class GFiles(Files):
+    """Reads folders through tf.io.gfile."""
 
     def names(self, folder: str) -> Sequence[str]:
         """`Files.names`."""
@@ -83,13 +81,10 @@ def drop_snapshot() -> None:
         tf.io.gfile.remove(MEMORY + ending)
 
 
-def store(folder: str, manifest: Manifest, keep: int) -> Manifest:
+def store(folder: str, manifest: Manifest, keep: int) -> None:
     """Copy the snapshot into the folder, then write its manifest and remove all but the newest `keep` checkpoints.
 
     What a failed attempt has written is removed. Older checkpoints are only removed after a success.
-
-    Returns:
-        The manifest with its files.
 
     Raises:
         OSError: it could not be written.
@@ -103,13 +98,16 @@ def store(folder: str, manifest: Manifest, keep: int) -> Manifest:
             tf.io.gfile.copy(MEMORY + ending, f"{folder}/{manifest.name}{ending}", overwrite=True)
             _sync(f"{folder}/{manifest.name}{ending}")
         write_manifest(folder, whole)
-        _check_sizes(folder, whole)
-    except tf.errors.OpError as error:
+        listing = list_checkpoints(folder, GFiles())
+        if manifest.step in listing.problems:
+            raise OSError(listing.problems[manifest.step])
+    except (tf.errors.OpError, OSError) as error:
         for name in (manifest.file, *whole.files):
             _remove(f"{folder}/{name}")
-        raise OSError(error.message) from None
-    _prune(folder, keep)
-    return whole
+        raise OSError(error.message if isinstance(error, tf.errors.OpError) else str(error)) from None
+    with suppress(OSError):  # what cannot be listed or removed is tried again after the next checkpoint
+        for name in obsolete(GFiles().names(folder), listing, keep):
+            _remove(f"{folder}/{name}")
 
 
 def mark_final(folder: str, step: int) -> None:
@@ -142,24 +140,6 @@ def _sync(path: str) -> None:
             os.close(descriptor)
 
 
-def _check_sizes(folder: str, manifest: Manifest) -> None:
-    for name, expected in manifest.files.items():
-        size = tf.io.gfile.stat(f"{folder}/{name}").length
-        if size != expected:
-            raise tf.errors.DataLossError(None, None, f"{name} has {size} bytes, not {expected}")
-
-
-def _prune(folder: str, keep: int) -> None:
-    """Remove what `obsolete` names. What cannot be listed or removed is tried again after the next checkpoint."""
-    try:
-        files = GFiles()
-        names = files.names(folder)
-        for name in obsolete(names, list_checkpoints(folder, files), keep):
-            _remove(f"{folder}/{name}")
-    except OSError:
-        return
-
-
 def obsolete(names: Sequence[str], listing: CheckpointList, keep: int) -> list[str]:
     """The files of checkpoints that are not among the newest `keep`, manifests first, and of those without manifest.
 
@@ -178,37 +158,3 @@ def _remove(path: str) -> None:
         (tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
     except tf.errors.OpError:
         return
-
-
-class Writer:
-    """Stores one checkpoint at a time, in a thread."""
-
-    def __init__(self, folder: str, keep: int, report: Callable[[Manifest, float, str], None]) -> None:
-        """Store in this folder.
-
-        Args:
-            folder: of the checkpoints.
-            keep: number of checkpoints that stay.
-            report: called in the thread with the manifest, the seconds since `started_at`, and why it failed, if so.
-        """
-        self._folder, self._keep, self._report = folder, keep, report
-        self._thread: Thread | None = None
-
-    def start(self, manifest: Manifest, started_at: float) -> None:
-        """Store the snapshot. `started_at` is its start by time.perf_counter(). `wait` before the next one."""
-        self._thread = Thread(target=self._store, args=(manifest, started_at), daemon=True)
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Return when the last checkpoint has been stored and reported."""
-        if self._thread is not None:
-            self._thread.join()
-
-    def _store(self, manifest: Manifest, started_at: float) -> None:
-        failure = ""
-        try:
-            manifest = store(self._folder, manifest, self._keep)
-        except OSError as error:
-            failure = str(error)
-        drop_snapshot()
-        self._report(manifest, time.perf_counter() - started_at, failure)

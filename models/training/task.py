@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
@@ -16,19 +17,27 @@ from tfdist.launch.events import Phase, dump_on_request
 from tfdist.models.datasets import table
 from tfdist.models.datasets.table import check_data
 from tfdist.models.spec import EVALUATOR, TrainingSpec
-from tfdist.models.training.preemption import PreemptedError
 from tfdist.strategies.build import serve, serves
 from tfdist.strategies.options import LEGACY_KERAS, Keras
 
+Train = Callable[[TrainingSpec, Cluster, Task, dict[str, float]], None]
+"""Trains as this task; the last argument has the seconds of the start-up phases so far, by name."""
 
-def main() -> int:
-    """Run the task that the environment describes.
+
+def _train(spec: TrainingSpec, cluster: Cluster, task: Task, phases: dict[str, float]) -> None:
+    from tfdist.models.training.leading import connect, prepare, train
+
+    train(lambda: connect(spec, task), prepare, phases)
+
+
+def main(train: Train = _train) -> int:
+    """Run the task that the environment describes. An evaluator, or a task that only serves, does not train.
 
     Returns:
-        The exit code: 0; 42 if the training was saved because a signal requested it; that of a TfdistError, whose
-        message goes to stderr; or 1 for any other exception, whose traceback goes there.
+        The exit code: 0; that of a TfdistError, whose message goes to stderr; or 1 for any other exception, whose
+        traceback goes there. A training that was saved because a signal requested it ends by itself, with code 42.
     """
-    return run(lambda: _train(spec_of_environment(), *cluster_and_task()))
+    return run(partial(_run_task, train))
 
 
 def run(task: Callable[[], None]) -> int:
@@ -41,21 +50,26 @@ def run(task: Callable[[], None]) -> int:
         events.report_failure(error, kind="")
         sys.stderr.write(f"tfdist: {error}\n")
         return error.exit_code
-    except PreemptedError:
-        return ExitCode.PREEMPTED
     except Exception:
         sys.excepthook(*sys.exc_info())
         return ExitCode.FAILED
     return ExitCode.SUCCESS
 
 
-def spec_of_environment() -> TrainingSpec:
-    """The spec from the environment, checked again: a task can be started manually, on a host with other data."""
-    spec = TrainingSpec.from_env(os.environ)
-    if spec is None:
-        raise TfdistError(f"{TrainingSpec.VARIABLE} is not set: start trainings with `tfdist launch`")
+def _run_task(train: Train) -> None:
+    spec = TrainingSpec.of_task("start trainings with `tfdist launch`")
+    # again: a task can be started manually, on a host with other data
     check_data(spec, table.describe(spec.dataset, spec.data_dir))
-    return spec
+    cluster, task = cluster_and_task()
+    phases = {"import": import_tensorflow(spec.keras)}
+    if task.role == EVALUATOR:
+        from tfdist.models.training.evaluate import follow
+
+        follow(spec)
+        leave(ExitCode.SUCCESS)
+    if serves(spec, task):
+        serve(spec, cluster, task)
+    train(spec, cluster, task, phases)
 
 
 def cluster_and_task() -> tuple[Cluster, Task]:
@@ -65,27 +79,6 @@ def cluster_and_task() -> tuple[Cluster, Task]:
         return parse_tf_config(config)
     role, _, index = os.environ.get("TFDIST_TASK", "worker-0").rpartition("-")  # a job without a cluster
     return Cluster({}), Task(role, int(index))
-
-
-def _train(spec: TrainingSpec, cluster: Cluster, task: Task) -> None:
-    phases = {"import": start(spec, cluster, task)}
-
-    from tfdist.models.training.leading import connect, prepare, train
-
-    train(lambda: connect(spec, task), prepare, phases)
-
-
-def start(spec: TrainingSpec, cluster: Cluster, task: Task) -> float:
-    """Import TensorFlow; returns the seconds that it took. An evaluator, or a task that only serves, never returns."""
-    seconds = import_tensorflow(spec.keras)
-    if task.role == EVALUATOR:
-        from tfdist.models.training.evaluate import follow
-
-        follow(spec)
-        leave(ExitCode.SUCCESS)
-    if serves(spec, task):
-        serve(spec, cluster, task)
-    return seconds
 
 
 def import_tensorflow(keras: Keras) -> float:

@@ -133,19 +133,18 @@ def step_s(windows: tuple[Window, ...]) -> float:
     return sum(window.elapsed_s for window in windows) / max(1, sum(window.steps for window in windows))
 
 
+RunSteps = Callable[[int], float | None]
+"""Trains a number of steps, waits until they are done, and returns the loss of the last one."""
+
+
 def train_windows(
-    run: Callable[[int], float | None],
-    examples_per_step: int,
-    sizes: Sequence[int],
-    log: WindowLog,
-    before: int,
-    after: int,
+    run: RunSteps, step_examples: int, sizes: Sequence[int], log: WindowLog, before: int, after: int
 ) -> None:
-    """Train windows, as `pace.Loop`. `run` trains a number of steps, waits until they are done, and returns a loss."""
+    """Train windows, as `pace.Loop`."""
     run(before)
     log.open()
     for size in sizes:
         loss = run(size)
         log.first_step()
-        log.close(size, size * examples_per_step, loss)
+        log.close(size, size * step_examples, loss)
     run(after)

@@ -8,7 +8,7 @@ import pytest
 
 from lab.calibrate_compare import DEFAULT, Pair, shares
 from tfdist.bench.design import Block
-from tfdist.bench.statistics import ArmVerdict
+from tfdist.bench.statistics import ArmVerdict, Statistics
 from tfdist.bench.unpaired import TwoBenches, level_noise
 
 Rounds = dict[str, dict[Block, float]]
@@ -26,11 +26,15 @@ def bench(
     }
 
 
+def two(base: Rounds, new: Rounds) -> TwoBenches:
+    return TwoBenches(Statistics(base), Statistics(new))
+
+
 RATES = {"one": 100.0, "a": 180.0, "b": 150.0}
 
 
 def test_an_anchored_ratio_is_one_of_speed_ups_and_ignores_the_machine() -> None:
-    benches = TwoBenches(bench(RATES, sd=0.0001), bench({**RATES, "a": 162.0}, 1, sd=0.0001, machine=1.5))
+    benches = two(bench(RATES, sd=0.0001), bench({**RATES, "a": 162.0}, 1, sd=0.0001, machine=1.5))
     a, b = benches.compare([("a", "one"), ("b", "one")])
     assert a.ratio == pytest.approx(0.9, rel=1e-3)
     assert b.ratio == pytest.approx(1.0, rel=1e-3)
@@ -39,7 +43,7 @@ def test_an_anchored_ratio_is_one_of_speed_ups_and_ignores_the_machine() -> None
 
 
 def test_the_slowed_arm_is_slower_and_no_other() -> None:
-    benches = TwoBenches(bench(RATES), bench({**RATES, "b": 135.0}, 1))
+    benches = two(bench(RATES), bench({**RATES, "b": 135.0}, 1))
     verdicts = [each.verdict for each in benches.compare([("one", None), ("a", "one"), ("b", "one")])]
     assert verdicts == [ArmVerdict.CANNOT_TELL, ArmVerdict.CANNOT_TELL, ArmVerdict.SLOWER]
 
@@ -47,7 +51,7 @@ def test_the_slowed_arm_is_slower_and_no_other() -> None:
 def test_a_machine_that_changed_widens_anchored_intervals() -> None:
     widths = []
     for machine in (1.0, 1.5):
-        (found,) = TwoBenches(bench(RATES), bench(RATES, 1, machine=machine)).compare([("a", "one")])
+        (found,) = two(bench(RATES), bench(RATES, 1, machine=machine)).compare([("a", "one")])
         assert found.interval is not None
         widths.append(found.interval.high / found.interval.low)
     assert widths[1] > widths[0] * 1.1
@@ -57,10 +61,10 @@ def test_the_drift_of_either_bench_widens_the_interval_of_images_per_s() -> None
     steady = bench(RATES, sd=0.001)
     drifting = {arm: {b: rate * 0.98**b.round for b, rate in turns.items()} for arm, turns in steady.items()}
     for base, new in ((steady, drifting), (drifting, steady)):
-        (found,) = TwoBenches(base, new).compare([("a", None)])
+        (found,) = two(base, new).compare([("a", None)])
         assert found.interval is not None
         assert found.interval.low < 0.9 < 1.1 < found.interval.high
-    narrow = TwoBenches(steady, bench(RATES, 1, sd=0.001)).compare([("a", None)])[0].interval
+    narrow = two(steady, bench(RATES, 1, sd=0.001)).compare([("a", None)])[0].interval
     assert narrow is not None
     assert narrow.high / narrow.low < 1.03
 
@@ -72,8 +76,8 @@ def test_starts_that_differ_widen_the_interval() -> None:
         turns = bench(RATES, seed, sd=0.002)
         return {arm: {b: r * luck[arm, b.incarnation] for b, r in each.items()} for arm, each in turns.items()}
 
-    (found,) = TwoBenches(started(1), started(2)).compare([("a", "one")])
-    (steady,) = TwoBenches(bench(RATES, 1, sd=0.002), bench(RATES, 2, sd=0.002)).compare([("a", "one")])
+    (found,) = two(started(1), started(2)).compare([("a", "one")])
+    (steady,) = two(bench(RATES, 1, sd=0.002), bench(RATES, 2, sd=0.002)).compare([("a", "one")])
     assert found.interval is not None
     assert steady.interval is not None
     assert math.log(found.interval.high / found.interval.low) > 2 * math.log(steady.interval.high / steady.interval.low)
@@ -81,12 +85,12 @@ def test_starts_that_differ_widen_the_interval() -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_too_few_rounds_in_one_bench_have_no_verdict(number: int) -> None:
-    (found,) = TwoBenches(bench(RATES), bench(RATES, 1, number=number)).compare([("a", "one")])
+    (found,) = two(bench(RATES), bench(RATES, 1, number=number)).compare([("a", "one")])
     assert (found.interval, found.verdict) == (None, ArmVerdict.CANNOT_TELL)
 
 
 def test_more_arms_make_wider_intervals() -> None:
-    benches = TwoBenches(bench(RATES), bench(RATES, 1))
+    benches = two(bench(RATES), bench(RATES, 1))
     alone, together = benches.compare([("a", "one")])[0], benches.compare([("a", "one"), ("b", "one")])[0]
     assert alone.interval is not None
     assert together.interval is not None

@@ -119,7 +119,7 @@ def measured(folder):
     files.save_header(found.header)
     for each in found.lines:
         files.append(each)
-    return files.root
+    return files.path
 
 
 def test_a_report_is_written_again_from_the_lines_alone(measured, capsys):

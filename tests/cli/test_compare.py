@@ -55,6 +55,14 @@ def test_json_is_the_last_line_of_stdout(base: Path, slow: Path, capsys: Printed
     assert printed.err.startswith("Slower than the bound of 5 %: multiworker/ring.")
 
 
+def test_export_prints_the_figures_alone(base: Path, slow: Path, capsys: Printed) -> None:
+    assert run(["compare", str(base), str(slow), "--export", "bencher"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["multiworker/ring"]["ratio"]["value"] < 0.9
+    assert run(["compare", str(base), str(slow), str(base), "--export", "bencher"]) == 2
+    assert "--export bencher: compares two folders" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("wrong", [["--fail-slower", "5"], ["--baseline", "mirrored"], ["--nothing"]])
 def test_wrong_input_is_one_sentence(base: Path, slow: Path, wrong: list[str], capsys: Printed) -> None:
     assert run(["compare", str(base), str(slow), *wrong]) == 2

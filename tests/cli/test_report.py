@@ -76,21 +76,6 @@ def test_a_baseline_that_was_not_measured_is_one_sentence(bench: Path, capsys: p
     assert not (bench / "report.md").exists()
 
 
-def test_a_price_is_kept_for_later_reports(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(bench), "--price-per-hour", "1.152"]) == 0
-    assert run(["report", str(bench), "--json"]) == 0
-    content = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert content["price_per_hour"] == 1.152
-    assert content["rows"][0]["cost_per_million_images"] == pytest.approx(1.0)
-    assert "cost per million images" in (bench / "report.md").read_text()
-
-
-@pytest.mark.parametrize("price", ["0", "-1", "nan", "inf"])
-def test_a_price_must_be_positive(bench: Path, price: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(bench), "--price-per-hour", price]) == 2
-    assert "--price-per-hour" in capsys.readouterr().err
-
-
 def test_refused_arms_are_named_and_the_last_line_is_the_page(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = Record("gpus", 1, {"strategy": "mirrored"}, "refused", "no GPUs", 2)
     save_record(bench, record)

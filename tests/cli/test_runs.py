@@ -17,7 +17,7 @@ from tfdist.cli.command import run
 from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import this_launcher
-from tfdist.launch.runs.prune import delete
+from tfdist.launch.runs.state import delete
 from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import TrainingSpec
 
@@ -56,7 +56,7 @@ def test_the_runs_are_listed_newest_first_with_state_duration_and_reason(capsys)
     assert [row.split()[0] for row in rows] == [
         f"2026010{n}T120000Z-{c}" for n, c in ((3, "c"), (4, "d"), (2, "b"), (1, "a"))
     ]
-    assert [" ".join(re.sub(r"\d+ B", "", row.partition(" ago)")[2]).split()) for row in rows] == [
+    assert [" ".join(re.sub(r"\d+ bytes", "", row.partition(" ago)")[2]).split()) for row in rows] == [
         "running 5 min",
         "lost the launcher ended without an outcome",
         "ok 2 min",
@@ -74,7 +74,7 @@ def test_a_bench_is_listed_with_its_turns(tmp_path, capsys):
     assert run(["runs"]) == 0
     (row,) = capsys.readouterr().out.splitlines()[1:]
     assert row.startswith("bench_results/mine ")
-    assert re.search(r" bench +\d+ s +1 +[\d.]+ k?B +tfdist bench --suite s +1 of 3 turns$", row)
+    assert re.search(r" bench +\d+ s +1 +[\d.]+ (bytes|kB) +tfdist bench --suite s +1 of 3 turns$", row)
 
 
 def test_a_launch_is_listed(capsys):
@@ -149,10 +149,10 @@ def test_old_runs_are_listed_and_deleted_after_a_question(answer, left, capsys, 
     assert run(["runs", "--prune", "30d"]) == 0
     header, first, second, question = capsys.readouterr().out.splitlines()
     assert header.split() == ["run", "ended", "size", "holds"]
-    assert re.fullmatch(r"20260101T120000Z-a  2026-01-02 \d\d:\d\d \(\d+ d ago\)  \d+ B", first)
-    assert re.fullmatch(r"20260102T120000Z-b  2026-01-02 \d\d:\d\d \(\d+ d ago\)  12 MB  checkpoints", second)
-    result = "deleted 2 runs, freed 12 MB" if left == 1 else "nothing was deleted"
-    assert question == f"delete 2 runs (12 MB), 1 of them with checkpoints? [y/N] {result}"
+    assert re.fullmatch(r"20260101T120000Z-a  2026-01-02 \d\d:\d\d \(\d+ d ago\)  \d+ bytes", first)
+    assert re.fullmatch(r"20260102T120000Z-b  2026-01-02 \d\d:\d\d \(\d+ d ago\)  12.0 MB +checkpoints", second)
+    result = "deleted 2 runs, freed 12.0 MB" if left == 1 else "nothing was deleted"
+    assert question == f"delete 2 runs (12.0 MB), 1 of them with checkpoints? [y/N] {result}"
     assert len(list(Path("runs").iterdir())) == left
 
 
@@ -180,7 +180,7 @@ def test_a_run_that_changed_after_the_question_is_kept(monkeypatch, capsys):
 
     monkeypatch.setattr("sys.stdin", Late())
     assert run(["runs", "--prune", "30d"]) == 0
-    assert capsys.readouterr().out.endswith("deleted 1 run, freed 12 MB\n")
+    assert capsys.readouterr().out.endswith("deleted 1 run, freed 12.0 MB\n")
     assert Path("runs/20260101T120000Z-a/outcome.json").exists()
 
 
@@ -204,7 +204,7 @@ def test_a_run_that_cannot_be_deleted_is_named_and_the_others_are_deleted(monkey
     monkeypatch.setattr("tfdist.cli.runs.delete", refuse)
     assert run(["runs", "--prune", "30d", "--yes"]) == 1
     out, err = capsys.readouterr()
-    assert out.endswith("deleted 1 run, freed 12 MB\n")
+    assert out.endswith("deleted 1 run, freed 12.0 MB\n")
     assert err == "tfdist: runs/20260101T120000Z-a: Permission denied (ckpt-1); delete the rest yourself\n"
 
 

@@ -62,7 +62,7 @@ def test_a_gain_is_printed_as_a_command_line(
 ) -> None:
     arms = FakeArms(behaviour={"copy": {"step_s": step_s, "noise": 0.02}, "default": {"noise": 0.02}})
     monkeypatch.setattr(
-        "tfdist.cli.run_tune.RunnerHooks", lambda progress, policy: RunnerHooks(progress, arms, policy=policy)
+        "tfdist.cli.tune.RunnerHooks", lambda progress, policy: RunnerHooks(progress, arms, policy=policy)
     )
     words = ["tune", "--strategy", "mirrored", "--suite", "two.toml", "--out"]
     assert run([*words, "a", "--json"]) == 0

@@ -20,7 +20,7 @@ from selenium.webdriver.support.expected_conditions import alert_is_present
 from tests.bench.hostile import TEXTS, spoil
 from tests.bench.report.figures.test_colors import contrast
 from tfdist.bench.report.build import make_report
-from tfdist.bench.report.write import write_report
+from tfdist.bench.report.write import write_page
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "bench_results" / "20261124T102831Z-cpu"
@@ -40,7 +40,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(make_report([RECORDED]), tmp_path_factory.mktemp("it's; new"))
+    return write_page(make_report([RECORDED]), tmp_path_factory.mktemp("it's; new"))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_it_loads_alone_and_without_an_error(browser: webdriver.Chrome, page: Pa
 def test_hostile_texts_are_text(browser: webdriver.Chrome, tmp_path: Path, name: str) -> None:
     recorded = ROOT / "bench_results" / "20261121T230125Z-knobs"
     root = spoil(recorded, tmp_path / "bench", TEXTS[name], without="*-multiworker-[!i]*")
-    page = write_report(make_report([root]), root)
+    page = write_page(make_report([root]), root)
     browser.get_log("browser")
     show(browser, page, 360, "light")
     assert not alert_is_present()(browser)

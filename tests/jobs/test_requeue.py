@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tfdist.cli.command import run
-from tfdist.jobs.resume_source import refusal, requeue
+from tfdist.jobs.resume_source import requeue
 from tfdist.launch.diagnosis.history import Outcome, Status
 
 SAVED = Outcome(Status.INTERRUPTED, 42, "interrupted by SIGUSR2: saved step 7", signal=signal.SIGUSR2)
@@ -51,7 +51,6 @@ def test_another_exit_code_is_final(code, scontrol):
 
 
 def test_the_number_of_requeues_is_limited(scontrol):
-    assert refusal(SAVED, 3, {**JOB, "SLURM_RESTART_COUNT": "2"}) == ""
     assert requeue(SAVED, 42, 3, {**JOB, "SLURM_RESTART_COUNT": "2"}) == "requeued (3 of 3)"
     assert requeue(SAVED, 42, 3, {**JOB, "SLURM_RESTART_COUNT": "3"}) == "not requeued: --requeue 3 is used up"
     assert asked(scontrol) == ["requeue 7"]

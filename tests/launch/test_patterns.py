@@ -8,7 +8,7 @@ import pytest
 
 from tfdist.launch import tensorflow_output
 from tfdist.launch.agents import connect
-from tfdist.launch.diagnosis import behind, evidence
+from tfdist.launch.diagnosis import behind, evidence, history
 from tfdist.launch.diagnosis.behind import Frame, stacks_of
 from tfdist.launch.diagnosis.history import OutputLine
 from tfdist.launch.hosts import transport
@@ -23,7 +23,7 @@ PATTERNS = (
     *(each.pattern for each in tensorflow_output.INCOMPATIBILITIES),
     *(
         value.pattern
-        for module in (tensorflow_output, restarts, connect, evidence, behind)
+        for module in (tensorflow_output, restarts, connect, evidence, behind, history)
         for value in vars(module).values()
         if isinstance(value, re.Pattern)
     ),

@@ -58,7 +58,7 @@ def test_a_folder_without_checkpoints_has_none(tmp_path):
         ("step-00000100.json", lambda path: path.unlink(), None),
         ("step-00000100.json", lambda path: path.write_text('{"format": 1, "st'), "cannot be read"),
         ("step-00000100.json", lambda path: path.write_text("[]"), "format 1"),
-        ("step-00000100.json", lambda path: path.write_text('{"format": 1, "step": 100}'), "fields"),
+        ("step-00000100.json", lambda path: path.write_text('{"format": 1, "step": 100}'), "examples is missing"),
         ("step-00000100.json", lambda path: path.write_bytes(b"\xff\xfe"), "cannot be read"),
         ("step-00000100.index", lambda path: path.unlink(), "step-00000100.index is missing"),
         ("step-00000100.data-00000-of-00001", lambda path: path.write_bytes(b"x" * 19), "has 19 bytes, not 20"),

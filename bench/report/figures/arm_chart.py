@@ -1,16 +1,15 @@
 """Charts with a horizontal row for each arm, in the order of the table."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
 
 from tfdist.bench.report.figures.colors import ASYNC, INK, NONE, PAPER, RED, SYNC
 from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart
 from tfdist.bench.report.summary import ArmRow
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 EXCHANGE: Mapping[str, tuple[str, str]] = {
     "sync": (SYNC, "synchronous"),
@@ -31,14 +30,14 @@ def arm_chart(
     title: str,
     alt: str,
     rows: Sequence[ArmRow],
-    paint: "Callable[[Axes, Sequence[ArmRow]], None]",
-    data: "pd.DataFrame",
+    paint: Callable[[Axes, Sequence[ArmRow]], None],
+    data: pd.DataFrame,
     caption: str = "",
 ) -> Chart:
     """A chart of the arms in `drawn(rows)`; `paint` draws the k-th of them at y = k."""
     shown = drawn(rows)
 
-    def paint_rows(axes: "Axes") -> None:
+    def paint_rows(axes: Axes) -> None:
         paint(axes, shown)
         name_rows(axes, [row.label for row in shown])
 
@@ -80,21 +79,19 @@ def figure_text(row: ArmRow) -> str:
     return f"{row.images_per_s:.1f}{between(row.spread, '.1f')}"
 
 
-def draw_interval(axes: "Axes", low: float, high: float, y: float, ms: float = 8) -> None:
+def draw_interval(axes: Axes, low: float, high: float, y: float, ms: float = 8) -> None:
     """A horizontal confidence interval, with an edge that separates it from a bar behind it."""
-    from matplotlib.patheffects import withStroke
-
     edge = [withStroke(linewidth=3.4, foreground=PAPER)]
     label = "confidence interval"
     axes.plot([low, high], [y, y], color=INK, lw=1.4, marker="|", ms=ms, label=label, path_effects=edge)
 
 
-def write_status(axes: "Axes", index: int, row: ArmRow) -> None:
+def write_status(axes: Axes, index: int, row: ArmRow) -> None:
     """Write the status in place of the figures that an arm does not have."""
     write(axes, row.status, 0, index, color=RED, style="italic")
 
 
-def write(axes: "Axes", text: str, x: float, y: float, color: str = INK, style: str = "normal") -> None:
+def write(axes: Axes, text: str, x: float, y: float, color: str = INK, style: str = "normal") -> None:
     """Right of a point, on a background that hides lines behind it."""
     behind = {"boxstyle": "round,pad=0.1", "fc": PAPER, "ec": "none", "alpha": 0.85}
     axes.annotate(
@@ -102,7 +99,7 @@ def write(axes: "Axes", text: str, x: float, y: float, color: str = INK, style: 
     )
 
 
-def name_rows(axes: "Axes", labels: Sequence[str]) -> None:
+def name_rows(axes: Axes, labels: Sequence[str]) -> None:
     """Name the rows at y = 0, 1, ... downwards: left of the axes, or above each row where the chart is narrow."""
     narrow = is_narrow(axes)
     axes.set_yticks(range(len(labels)), [""] * len(labels) if narrow else labels)
@@ -113,7 +110,7 @@ def name_rows(axes: "Axes", labels: Sequence[str]) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def is_narrow(axes: "Axes") -> bool:
+def is_narrow(axes: Axes) -> bool:
     """Whether the chart is drawn for a phone."""
     figure = axes.get_figure(root=True)
     return figure is not None and bool(figure.get_size_inches()[0] < _PHONE)

@@ -1,4 +1,4 @@
-"""The colors of all charts, on white; DARK has those on a dark page.
+"""The colors of all charts, on white; THEME has those on a dark page.
 
 Any two of a palette differ by 13.5 or more (CIE76) for readers with protanopia, deuteranopia or tritanopia (simulated
 as by Machado, Oliveira and Fernandes 2009). Shapes have a contrast of 3:1 or more to the page, and text one of 4.5:1
@@ -22,17 +22,17 @@ NONE = "#73808d"
 PALETTE = (SYNC, ASYNC, "#005a4c", "#8b2fc9", "#5a2d0c", NONE)
 """Colors of categories, in this order. If there are more, change the marker or the line too."""
 
-DARK: Mapping[str, str] = {
-    PAPER: "#14181d",
-    INK: "#e3e8ee",
-    MUTED: "#9fabb7",
-    GRID: "#313a44",
-    RED: "#ff8d8d",
-    SYNC: "#6aa9ec",
-    ASYNC: "#f0954a",
-    "#005a4c": "#7ef0d8",
-    "#8b2fc9": "#a45cf5",
-    "#5a2d0c": "#f3dcb5",
-    NONE: "#8f9ba8",
+THEME: Mapping[str, tuple[str, str]] = {
+    PAPER: ("paper", "#14181d"),
+    INK: ("ink", "#e3e8ee"),
+    MUTED: ("muted", "#9fabb7"),
+    GRID: ("grid", "#313a44"),
+    RED: ("red", "#ff8d8d"),
+    SYNC: ("sync", "#6aa9ec"),
+    ASYNC: ("async", "#f0954a"),
+    "#005a4c": ("green", "#7ef0d8"),
+    "#8b2fc9": ("violet", "#a45cf5"),
+    "#5a2d0c": ("brown", "#f3dcb5"),
+    NONE: ("none", "#8f9ba8"),
 }
-"""Each color's counterpart on a dark page."""
+"""Each color's name in the style sheet, and its counterpart on a dark page."""

@@ -2,57 +2,34 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from tfdist.bench.report.figures.colors import ASYNC, DARK, GRID, INK, MUTED, NONE, PAPER, RED, SYNC
-from tfdist.bench.report.figures.files import to_csv
+from tfdist.bench.report.figures.colors import THEME
 from tfdist.bench.report.figures.pictures import PAGE_INCHES, PHONE_INCHES, to_svg
-from tfdist.bench.report.format import figure_columns
+from tfdist.bench.report.format import figure_columns, to_csv
 from tfdist.bench.report.markdown import environment_lines
-from tfdist.bench.report.section import Chart, Page, Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-_NAMES: Mapping[str, str] = {
-    PAPER: "paper",
-    INK: "ink",
-    MUTED: "muted",
-    GRID: "grid",
-    RED: "red",
-    SYNC: "sync",
-    ASYNC: "async",
-    NONE: "none",
-}
+from tfdist.bench.report.section import Chart, Page
 
 
 def variables() -> str:
     """The style sheet that defines every color, for both schemes."""
-    light = _declarations({color: color for color in DARK})
+    light = " ".join(f"--{name}: {color};" for color, (name, _) in THEME.items())
+    dark = " ".join(f"--{name}: {color};" for name, color in THEME.values())
     return (
         f":root {{ color-scheme: light dark; {light} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {_declarations(DARK)} }} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
         f"@media print {{ :root {{ color-scheme: light; {light} }} }}\n"
     )
 
 
 def themed(svg: str) -> str:
     """`svg` with variables in place of the colors."""
-    return re.sub("|".join(DARK), lambda found: f"var({_variable(found[0])})", svg, flags=re.IGNORECASE)
-
-
-def _declarations(colors: Mapping[str, str]) -> str:
-    return " ".join(f"{_variable(color)}: {value};" for color, value in colors.items())
-
-
-def _variable(color: str) -> str:
-    return f"--{_NAMES.get(color.lower(), 'c' + color[1:].lower())}"
+    return re.sub("|".join(THEME), lambda found: f"var(--{THEME[found[0].lower()][0]})", svg, flags=re.IGNORECASE)
 
 
 _BAD = re.compile(r"(wrong|failed|timeout|interrupted|refused|not run)\b")
@@ -69,41 +46,22 @@ def render(page: Page) -> str:
         re.sub(r"( \([^()]*\))", r"<small>\1</small>", str(_inline(text)))
     )
     environment.filters["breakable"] = lambda cell: Markup(str(escape(cell)).replace("/", "/<wbr>"))
-    environment.globals["classes"] = _classes
+    environment.globals.update(
+        classes=_classes,
+        data_uri=_data_uri,
+        environment_lines=environment_lines,
+        figure_columns=figure_columns,
+        first_sentence=_first_sentence,
+        svg=_svg,
+    )
     return environment.from_string(_resource("page.html.j2")).render(
         page=page,
         style=Markup(variables() + _resource("style.css")),
         script=Markup(_resource("sort.js")),
-        headline=[_first_sentence(text) for text in page.headline],
-        sections=[_section(section) for section in page.sections],
-        environment=list(environment_lines(page.environment)),
+        wide=PAGE_INCHES,
+        narrow=PHONE_INCHES,
         method=Markup(MarkdownIt().render(page.method)),
     )
-
-
-def _section(section: Section) -> dict[str, Any]:
-    """Charts as SVG elements for wide and narrow pages; tables with (title, whether its cells are figures) for each
-    column; the data of both as URIs."""
-    charts = [
-        {
-            **vars(chart),
-            "csv": _data_uri(chart.data),
-            "wide": _svg(chart, PAGE_INCHES),
-            "narrow": _svg(chart, PHONE_INCHES),
-        }
-        for chart in section.charts
-    ]
-    tables = [
-        {
-            "name": table.name,
-            "title": table.title,
-            "columns": list(zip([each.title for each in table.shown_columns], figure_columns(table), strict=True)),
-            "lines": table.lines,
-            "csv": _data_uri(table.data),
-        }
-        for table in section.tables
-    ]
-    return {**vars(section), "charts": charts, "tables": tables}
 
 
 def _svg(chart: Chart, inches: float) -> Markup:
@@ -111,7 +69,7 @@ def _svg(chart: Chart, inches: float) -> Markup:
     return Markup(themed(to_svg(chart, inches)).replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
 
 
-def _data_uri(data: "pd.DataFrame") -> str:
+def _data_uri(data: pd.DataFrame) -> str:
     return "data:text/csv;base64," + b64encode(to_csv(data).encode()).decode()
 
 

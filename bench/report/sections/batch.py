@@ -1,10 +1,10 @@
 """The section on batch sizes: throughput and memory of arms that differ in nothing else."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 
 from tfdist.bench.references import identity
 from tfdist.bench.report.claims import mark_seconds
@@ -15,9 +15,6 @@ from tfdist.bench.report.summary import ArmRow, ReportData, at_most_slower, fast
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.table import STATUS, Column, Table
 from tfdist.launch.text import counted
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _MOST_TICKS = _MOST_IN_ALT = 12
 """More batch sizes are not named on the axis, or in the alt text."""
@@ -53,12 +50,13 @@ def batch_section(measured: ReportData) -> Section | None:
         _name(one[0], [other[0] for other in found if other[0].strategy == one[0].strategy]): one for one in found
     }
     data = pd.DataFrame([_values(row) for one in found for row in one])
+    images_per_s = "images/s of the whole job"
     return Section(
         key="batch",
         title="Batch sizes",
         answer=tuple(text for name, one in series.items() for text in _answer(one, name)),
         charts=(
-            _chart(series, "batch_throughput", "Images/s by batch size", "images/s of the whole job", _images_per_s),
+            _chart(series, "batch_throughput", "Images/s by batch size", images_per_s, lambda row: row.images_per_s),
             _chart(series, "batch_memory", "Memory by batch size", "MB of the largest process or GPU", _megabytes),
         ),
         tables=(Table("batch", "Throughput and memory of each batch size", data, COLUMNS),),
@@ -101,14 +99,10 @@ def _answer(series: Sequence[ArmRow], name: str) -> Iterator[str]:
         yield f"{name}: batch {failed.batch_per_replica} did not run: {failed.reason}."
 
 
-def _images_per_s(row: ArmRow) -> float | None:
-    return row.images_per_s
-
-
 def _megabytes(row: ArmRow) -> float | None:
     gpu = max((peak for record in row.measured for rank in record.ranks for peak in rank.gpu_peak_bytes), default=None)
-    size = row.costs.largest_process_bytes if gpu is None else gpu
-    return None if size is None else size / 1e6
+    size: float | None = row.costs["peak_memory_largest_process_mb"] if gpu is None else gpu / 1e6
+    return size
 
 
 def _chart(series: Series, name: str, title: str, label: str, value: Callable[[ArmRow], float | None]) -> Chart:
@@ -116,23 +110,22 @@ def _chart(series: Series, name: str, title: str, label: str, value: Callable[[A
     texts = [f"{row.label}: {figure:.0f}" for row, figure in points[:_MOST_IN_ALT]]
     texts += [f"and {len(points) - _MOST_IN_ALT:,} more"] if len(points) > _MOST_IN_ALT else []
     data = [{"arm": row.label, "batch_per_device": row.batch_per_replica, label: figure} for row, figure in points]
-    paint = partial(_paint, series=series, value=value, label=label)
+
+    def paint(axes: Axes) -> None:
+        for index, (name, one) in enumerate(series.items()):
+            line = [(row.batch_per_replica, figure) for row in one if (figure := value(row)) is not None]
+            color = PALETTE[index % len(PALETTE)]
+            axes.plot(*zip(*line, strict=True), marker="o", color=color, label=name) if line else None
+        sizes = sorted({row.batch_per_replica for one in series.values() for row in one if row.batch_per_replica})
+        shown = sizes[:: 1 + len(sizes) // _MOST_TICKS]
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(shown, list(map(str, shown)))
+        axes.minorticks_off()
+        axes.set_xlabel("batch per device")
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+
     return Chart(name, title, f"{label} over the batch size. {'; '.join(texts)}.", paint, pd.DataFrame(data))
-
-
-def _paint(axes: "Axes", series: Series, value: Callable[[ArmRow], float | None], label: str) -> None:
-    for index, (name, one) in enumerate(series.items()):
-        points = [(row.batch_per_replica, figure) for row in one if (figure := value(row)) is not None]
-        color = PALETTE[index % len(PALETTE)]
-        axes.plot(*zip(*points, strict=True), marker="o", color=color, label=name) if points else None
-    sizes = sorted({row.batch_per_replica for one in series.values() for row in one if row.batch_per_replica})
-    shown = sizes[:: 1 + len(sizes) // _MOST_TICKS]
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(shown, list(map(str, shown)))
-    axes.minorticks_off()
-    axes.set_xlabel("batch per device")
-    axes.set_ylabel(label)
-    axes.set_ylim(bottom=0)
 
 
 COLUMNS = (
@@ -153,7 +146,7 @@ def _values(row: ArmRow) -> Mapping[str, Any]:
         "batch_per_device": row.batch_per_replica,
         "images_per_s": row.images_per_s,
         **ends("images_per_s", row.spread),
-        "ms_per_step": row.costs.step_ms[0] if row.costs.step_ms else None,
+        "ms_per_step": row.costs["step_ms_p50"],
         "memory_mb": _megabytes(row),
         "status": row.status,
         "reason": row.reason,

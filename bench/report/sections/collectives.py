@@ -1,15 +1,17 @@
 """Collectives: time and bandwidth by size, in the words of the NCCL tests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import cycle
-from typing import TYPE_CHECKING
+from itertools import cycle, groupby
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from tfdist.bench.collectives.figures import SizeFigure, figures_of, noise_sentences, pack_sentences
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.collectives.table import ARM, RANKS, columns_for, pack_text, significant, values_of
+from tfdist.bench.report.arm_records import label_of
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ReportData
@@ -17,9 +19,6 @@ from tfdist.bench.statistics import Interval
 from tfdist.bench.table import Table
 from tfdist.launch.quantities import size_text
 from tfdist.launch.text import counted, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _MARKERS = "os^Dv*"
 _NOTES = (
@@ -42,7 +41,12 @@ def collectives_section(sweep: Sweep) -> Section | None:
     answer = (*_peaks(figures), *pack_sentences(sweep.lines), *noise_sentences(sweep), _right(figures))
     sized = [figure for figure in figures if figure.line.tensors == 1]
     charts = tuple(_chart(sized, *row) for row in _CHARTS) if sized else ()
-    return Section("collectives", _title(figures), answer, charts, (_table(figures),), (*_NOTES, *_rest(sweep)))
+    data = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
+    table = Table("collectives", "Time and bandwidth of each size", data, (ARM, RANKS, *columns_for(figures)))
+    ops = ", ".join(dict.fromkeys(str(figure.line.op) for figure in figures))
+    refused = (f"Not measured: {arm}: {reason}" for arm, reason in sweep.header.not_measured.items())
+    notes = (*_NOTES, *refused, *(f"Skipped: {text}" for text in sweep.unreadable))
+    return Section("collectives", f"{ops.capitalize()} by size", answer, charts, (table,), notes)
 
 
 def all_reduce_section(measured: ReportData) -> Section | None:
@@ -50,17 +54,8 @@ def all_reduce_section(measured: ReportData) -> Section | None:
     sweeps = measured.sweeps
     if not sweeps:
         return None
-    lines = [
-        replace(line, arm=f"{folder}: {line.arm}") if folder else line
-        for folder, sweep in sweeps.items()
-        for line in sweep.lines
-    ]
+    lines = [replace(line, arm=label_of(folder, line.arm)) for folder, sweep in sweeps.items() for line in sweep.lines]
     return collectives_section(replace(next(iter(sweeps.values())), lines=tuple(lines)))
-
-
-def _title(figures: Sequence[SizeFigure]) -> str:
-    ops = dict.fromkeys(str(figure.line.op) for figure in figures)
-    return f"{', '.join(ops).capitalize()} by size"
 
 
 def _peaks(figures: Sequence[SizeFigure]) -> tuple[str, ...]:
@@ -69,19 +64,20 @@ def _peaks(figures: Sequence[SizeFigure]) -> tuple[str, ...]:
     lists = [figure for figure in figures if figure.line.tensors > 1]
     texts = []
     if sized:
-        best, quick = max(sized, key=lambda figure: figure.busbw), min(sized, key=lambda figure: figure.seconds)
+        best = max(sized, key=lambda figure: figure.busbw)
+        quick = min(sized, key=lambda figure: figure.line.seconds)
         limits = _limits(best.busbw_interval, 1)
         texts.append(
             f"The highest bus bandwidth is {significant(best.busbw)} GB/s{limits}: {best.line.arm} at "
-            f"{size_text(best.line.bytes)}. The shortest operation takes {significant(quick.seconds * 1e6)} us"
+            f"{size_text(best.line.bytes)}. The shortest operation takes {significant(quick.line.seconds * 1e6)} us"
             f"{_limits(quick.interval, 1e6)}: {quick.line.arm} at {size_text(quick.line.bytes)}."
         )
     if lists:
-        quick = min(lists, key=lambda figure: figure.seconds)
+        quick = min(lists, key=lambda figure: figure.line.seconds)
         packs = f" in packs of {pack_text(quick.line.pack_bytes)}" if quick.line.pack_bytes else ""
         texts.append(
             f"All {quick.line.tensors} gradients of the model, {quick.line.bytes / 1e6:.2f} MB, take "
-            f"{significant(quick.seconds * 1e3)} ms{_limits(quick.interval, 1e3)} with {quick.line.arm}{packs}, "
+            f"{significant(quick.line.seconds * 1e3)} ms{_limits(quick.interval, 1e3)} with {quick.line.arm}{packs}, "
             f"the fastest here: {significant(quick.busbw)} GB/s bus bandwidth."
         )
     return tuple(texts)
@@ -103,16 +99,6 @@ def _right(figures: Sequence[SizeFigure]) -> str:
     return f"**{total}**: {arms}. Do not train with this."
 
 
-def _rest(sweep: Sweep) -> tuple[str, ...]:
-    refused = (f"Not measured: {arm}: {reason}" for arm, reason in sweep.header.not_measured.items())
-    return (*refused, *(f"Skipped: {text}" for text in sweep.unreadable))
-
-
-def _table(figures: Sequence[SizeFigure]) -> Table:
-    data = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
-    return Table("collectives", "Time and bandwidth of each size", data, (ARM, RANKS, *columns_for(figures)))
-
-
 _ValueOf = Callable[[SizeFigure], tuple[float, Interval | None]]
 _CHARTS: tuple[tuple[str, str, str, float, _ValueOf], ...] = (
     (
@@ -127,7 +113,7 @@ _CHARTS: tuple[tuple[str, str, str, float, _ValueOf], ...] = (
         "Time of an operation by size",
         "time of an operation, us",
         1e6,
-        lambda figure: (figure.seconds, figure.interval),
+        lambda figure: (figure.line.seconds, figure.interval),
     ),
 )
 """Name, title, axis with its unit, that unit over the value's, and the value with its interval."""
@@ -136,35 +122,29 @@ _CHARTS: tuple[tuple[str, str, str, float, _ValueOf], ...] = (
 def _chart(
     figures: Sequence[SizeFigure], name: str, title: str, label: str, factor: float, value_of: _ValueOf
 ) -> Chart:
-    arms: dict[str, list[SizeFigure]] = {}
-    for figure in figures:
-        arms.setdefault(figure.line.arm, []).append(figure)
+    arms = {arm: list(rows) for arm, rows in groupby(figures, key=lambda figure: figure.line.arm)}
     ends = (
         f"{arm} {significant(value_of(rows[0])[0] * factor)} at {size_text(rows[0].line.bytes)} to "
         f"{significant(value_of(rows[-1])[0] * factor)} at {size_text(rows[-1].line.bytes)}"
         for arm, rows in arms.items()
     )
+
+    def paint(axes: Axes) -> None:
+        for (arm, rows), color, marker in zip(arms.items(), cycle(PALETTE), cycle(_MARKERS), strict=False):
+            sizes, values = [row.line.bytes for row in rows], [value_of(row) for row in rows]
+            heights = [value * factor for value, _ in values]
+            axes.plot(sizes, heights, color=color, marker=marker, ms=4, lw=1.6, label=arm)
+            known = [(size, interval) for size, (_, interval) in zip(sizes, values, strict=True) if interval]
+            low, high = ([getattr(interval, end) * factor for _, interval in known] for end in ("low", "high"))
+            axes.fill_between([size for size, _ in known], low, high, color=color, alpha=0.15, lw=0)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.xaxis.set_major_locator(LogLocator(base=16))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: size_text(round(size))))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_xlabel("size, bytes (K, M: 2 to the 10, 20)")
+        axes.set_ylabel(label)
+
     table = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
     alt = f"{title}, on logarithmic axes ({label}): {'; '.join(ends)}."
-    return Chart(name, title, alt, lambda axes: _paint(axes, arms, label, factor, value_of), table, inches=4.4)
-
-
-def _paint(
-    axes: "Axes", arms: Mapping[str, Sequence[SizeFigure]], label: str, factor: float, value_of: _ValueOf
-) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
-    for (arm, figures), color, marker in zip(arms.items(), cycle(PALETTE), cycle(_MARKERS), strict=False):
-        sizes = [figure.line.bytes for figure in figures]
-        values = [value_of(figure) for figure in figures]
-        axes.plot(sizes, [value * factor for value, _ in values], color=color, marker=marker, ms=4, lw=1.6, label=arm)
-        known = [(size, interval) for size, (_, interval) in zip(sizes, values, strict=True) if interval]
-        low, high = ([getattr(interval, end) * factor for _, interval in known] for end in ("low", "high"))
-        axes.fill_between([size for size, _ in known], low, high, color=color, alpha=0.15, lw=0)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.xaxis.set_major_locator(LogLocator(base=16))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: size_text(round(size))))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("size, bytes (K, M: 2 to the 10, 20)")
-    axes.set_ylabel(label)
+    return Chart(name, title, alt, paint, table, inches=4.4)

@@ -1,13 +1,13 @@
 """The section on learning: how many examples and seconds each arm needs for an accuracy."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.axes import Axes
 
-from tfdist.bench.learning import AccuracyReach, Curve, Point, curves_of, reached, updates_of
+from tfdist.bench.learning import AccuracyReach, Curve, curves_of, reached, updates_of
 from tfdist.bench.mean import OverSeeds, over_seeds, ratio_over_seeds
 from tfdist.bench.report.claims import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
@@ -17,9 +17,6 @@ from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.table import EMPTY, Column, Table, with_interval
 from tfdist.launch.text import counted
 from tfdist.strategies.catalog import Exchange
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -41,14 +38,12 @@ class Learner:
         return over_seeds(list(self.reached.seconds.values())) if self.reached.complete else None
 
 
-_AXES: tuple[tuple[str, str, str, Callable[[Point], float]], ...] = (
-    ("accuracy", "Held-out accuracy", "held-out examples classified correctly, 0 to 1", lambda point: point.accuracy),
-    ("loss", "Held-out loss", "mean cross-entropy on the held-out examples", lambda point: point.loss),
-)
-_OVER: tuple[tuple[str, str, Callable[[Point], float]], ...] = (
-    ("examples", "examples trained", lambda point: point.examples),
-    ("seconds", "seconds of training", lambda point: point.seconds),
-)
+_HEIGHT = {
+    "accuracy": "held-out examples classified correctly, 0 to 1",
+    "loss": "mean cross-entropy on the held-out examples",
+}
+_OVER = {"examples": "examples trained", "seconds": "seconds of training"}
+"""Fields of `Point` -> label of the axis."""
 
 
 def learning_charts(learners: Sequence[Learner]) -> Iterator[Chart]:
@@ -61,38 +56,32 @@ def learning_charts(learners: Sequence[Learner]) -> Iterator[Chart]:
             for point in curve.points
         ]
     )
-    for name, title, label, height in _AXES:
+    for name, label in _HEIGHT.items():
         ends = "; ".join(  # `a 0.95, 0.96; b 0.93, 0.95`
-            f"{learner.row.label} {', '.join(f'{height(curve.points[-1]):.2f}' for curve in learner.curves)}"
+            f"{learner.row.label} {', '.join(f'{vars(curve.points[-1])[name]:.2f}' for curve in learner.curves)}"
             for learner in learners
         )
-        for over, over_label, across in _OVER:
+        for over, over_label in _OVER.items():
             yield Chart(
                 f"{name}_over_{over}",
-                f"{title} over {over}",
+                f"Held-out {name} over {over}",
                 f"A line for each seed of each arm: {label} over {over_label}. Last values: {ends}.",
-                partial(_paint, learners=learners, across=across, height=height, labels=(over_label, label)),
+                partial(_paint, learners=learners, over=over, name=name),
                 data[["arm", "task", "seed", over, name]],
                 inches=4.6,
             )
 
 
-def _paint(
-    axes: "Axes",
-    learners: Sequence[Learner],
-    across: Callable[[Point], float],
-    height: Callable[[Point], float],
-    labels: tuple[str, str],
-) -> None:
+def _paint(axes: Axes, learners: Sequence[Learner], over: str, name: str) -> None:
     styles = ("-", "--", ":")
     for index, learner in enumerate(learners):
         color, style = PALETTE[index % len(PALETTE)], styles[index // len(PALETTE) % len(styles)]
         for position, curve in enumerate(learner.curves):
-            xs, ys = [across(point) for point in curve.points], [height(point) for point in curve.points]
+            xs, ys = ([vars(point)[field] for point in curve.points] for field in (over, name))
             label = learner.row.label if position == 0 else None
             axes.plot(xs, ys, style, color=color, lw=1.2, alpha=0.75, label=label)
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
+    axes.set_xlabel(_OVER[over])
+    axes.set_ylabel(_HEIGHT[name])
     axes.set_xlim(left=0)
 
 

@@ -1,17 +1,17 @@
 """Where the time goes: the loss of each arm against ideal scaling, divided into its causes, and what to do about it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 
 from tfdist.bench.lost_time import LossByTurn, LostTime, Part, Turns, UnknownLoss, loss_by_turn, mean_losses
 from tfdist.bench.mean import Mean
 from tfdist.bench.references import Reference, Spec, explainable, identity, reference
 from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, write
 from tfdist.bench.report.figures.colors import GRID, INK, MUTED, PALETTE, PAPER
-from tfdist.bench.report.section import Chart, Section
+from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.bench.table import Column, Table, with_interval
@@ -19,9 +19,6 @@ from tfdist.launch.text import listed
 from tfdist.models.datasets.table import SYNTHETIC
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import GradientDtype, StrategyName
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _OFTEN = 0.75
 """A rank that is the last one in a larger share of steps is a straggler, not chance."""
@@ -121,9 +118,6 @@ _ADVICE: Mapping[Part, Callable[[ArmRow, LostTime], str]] = {
 """Sentences that name the cause of a part and what can be tried."""
 
 
-Lost = Mapping[str, LostTime]
-"""Lost time by ArmRow.label."""
-IDEAL = "ideal: one device without a strategy"
 _COLORS: Mapping[Part, tuple[str, str]] = {
     Part.SHARED: (PALETTE[0], ""),
     Part.STRATEGY: (PALETTE[1], ""),
@@ -138,47 +132,17 @@ _LEAST_SHARE = 0.002
 """Share of a step below which parts are not drawn."""
 
 
-def lost_time_chart(rows: Sequence[ArmRow], lost: Lost) -> Chart:
-    """A bar for each row."""
-    return arm_chart(
-        "lost_time",
-        "Where the time of a step goes",
-        f"Milliseconds per step, ideal and lost: {described(rows, lambda row: parts_text(lost[row.label]))}.",
-        rows,
-        lambda axes, shown: _paint(axes, [lost[row.label] for row in shown]),
-        values_of(lost),
-    )
-
-
-def parts_text(lost: LostTime) -> str:
+def _parts_text(lost: LostTime) -> str:
     """`ideal 98, exchange 40, ...`."""
     parts = [f"{part} {mean.value:.1f}" for part, mean in lost.parts.items()]
     return ", ".join([f"ideal {lost.ideal.value:.1f}", *parts])
 
 
-def values_of(lost: Lost) -> pd.DataFrame:
-    """A row for each arm and part."""
-    table: pd.DataFrame = pd.DataFrame(
-        [
-            (arm, name, mean.value, mean.low, mean.high)
-            for arm, of_arm in lost.items()
-            for name, mean in _figures(of_arm).items()
-        ],
-        columns=["arm", "part", "ms_per_step", "low", "high"],
-    )
-    return table
-
-
-def _figures(lost: LostTime) -> Mapping[str, Mean]:
-    parts = {str(part): mean for part, mean in lost.parts.items()}
-    return {"step": lost.step, "ideal": lost.ideal, "loss": lost.loss, **parts}
-
-
-def _paint(axes: "Axes", every: Sequence[LostTime]) -> None:
+def _paint(axes: Axes, every: Sequence[LostTime]) -> None:
     """Parts that are gains, below 0, take a piece off the end of the bar."""
     style: dict[str, Any] = {"height": 0.62, "lw": 0.6}
     for index, lost in enumerate(every):
-        axes.barh(index, lost.ideal.value, height=0.62, color=GRID, label=IDEAL)
+        axes.barh(index, lost.ideal.value, height=0.62, color=GRID, label="ideal: one device without a strategy")
         left = lost.ideal.value
         for part, mean in lost.parts.items():
             if mean.value > _LEAST_SHARE * lost.step.value:
@@ -202,16 +166,18 @@ def _paint(axes: "Axes", every: Sequence[LostTime]) -> None:
     axes.set_xlim(left=0)
 
 
-_Key = tuple[str, int, str]
-"""Folder, number of hosts, and what an arm does."""
+_Arms = Mapping[tuple[str, int, str], Sequence[ArmRow]]
+"""The measured rows by folder, number of hosts, and what an arm does."""
 
 
 def _losses(rows: Sequence[ArmRow]) -> Sequence[tuple[ArmRow, LossByTurn | UnknownLoss]]:
     """Those of the arms whose devices exchange something, without arms that only serve to explain another one."""
-    arms = _Arms.of(rows)
+    arms: dict[tuple[str, int, str], list[ArmRow]] = {}
+    for row in rows:
+        arms.setdefault((row.folder, row.hosts, identity(_spec(row))), []).append(row)
     losing = [row for row in rows if explainable(_spec(row))]
-    serving = {id(other) for row in losing for other in arms.serving(row)}
-    return [(row, arms.loss(row)) for row in losing if id(row) not in serving]
+    serving = {id(other) for row in losing for other in _serving(row, arms)}
+    return [(row, _loss(row, arms)) for row in losing if id(row) not in serving]
 
 
 def _spec(row: ArmRow) -> Spec:
@@ -222,42 +188,32 @@ def _real(row: ArmRow) -> bool:
     return bool(_spec(row).get("dataset", SYNTHETIC) != SYNTHETIC)
 
 
-@dataclass(frozen=True)
-class _Arms:
-    """The measured rows, by what they do."""
+def _alike(row: ArmRow, arms: _Arms, spec: Spec, hosts: int) -> Sequence[ArmRow]:
+    """The arms with this spec on as many hosts, in the folder of `row`."""
+    return arms.get((row.folder, hosts, identity(spec)), ())
 
-    by_key: Mapping[_Key, Sequence[ArmRow]]
 
-    @classmethod
-    def of(cls, rows: Sequence[ArmRow]) -> "_Arms":
-        by_key: dict[_Key, list[ArmRow]] = {}
-        for row in rows:
-            by_key.setdefault((row.folder, row.hosts, identity(_spec(row))), []).append(row)
-        return cls(by_key)
+def _serving(row: ArmRow, arms: _Arms) -> Sequence[ArmRow]:
+    """The copies of an arm with synthetic data, or with step times."""
+    if _real(row):
+        return _alike(row, arms, reference(_spec(row), Reference.SYNTHETIC), row.hosts)
+    same = _alike(row, arms, _spec(row), row.hosts)
+    return [] if _spec(row).get("step_times") else [other for other in same if _spec(other).get("step_times")]
 
-    def alike(self, row: ArmRow, spec: Spec, hosts: int) -> Sequence[ArmRow]:
-        return self.by_key.get((row.folder, hosts, identity(spec)), ())
 
-    def serving(self, row: ArmRow) -> Sequence[ArmRow]:
-        """The copies of an arm with synthetic data, or with step times."""
-        if _real(row):
-            return self.alike(row, reference(_spec(row), Reference.SYNTHETIC), row.hosts)
-        same = self.alike(row, _spec(row), row.hosts)
-        return [] if _spec(row).get("step_times") else [other for other in same if _spec(other).get("step_times")]
-
-    def loss(self, row: ArmRow) -> LossByTurn | UnknownLoss:
-        spec = reference(_spec(row), Reference.SYNTHETIC) if _real(row) else _spec(row)
-        found = {
-            which: self.alike(row, reference(spec, which), row.hosts if which is Reference.INDEPENDENT else 1)
-            for which in (Reference.PLAIN, Reference.ONE_DEVICE, Reference.INDEPENDENT)
-        }
-        same = self.alike(row, spec, row.hosts)
-        references = {which: _turns(row, others[:1]) for which, others in found.items()}
-        if _real(row):
-            references[Reference.SYNTHETIC] = _turns(row, same[:1])
-        timed = same if _real(row) else [row, *same]
-        stamped = _timed(row, timed), _timed(row, found[Reference.INDEPENDENT])
-        return loss_by_turn(row.label, _turns(row, [row]), references, stamped)
+def _loss(row: ArmRow, arms: _Arms) -> LossByTurn | UnknownLoss:
+    spec = reference(_spec(row), Reference.SYNTHETIC) if _real(row) else _spec(row)
+    found = {
+        which: _alike(row, arms, reference(spec, which), row.hosts if which is Reference.INDEPENDENT else 1)
+        for which in (Reference.PLAIN, Reference.ONE_DEVICE, Reference.INDEPENDENT)
+    }
+    same = _alike(row, arms, spec, row.hosts)
+    references = {which: _turns(row, others[:1]) for which, others in found.items()}
+    if _real(row):
+        references[Reference.SYNTHETIC] = _turns(row, same[:1])
+    timed = same if _real(row) else [row, *same]
+    stamped = _timed(row, timed), _timed(row, found[Reference.INDEPENDENT])
+    return loss_by_turn(row.label, _turns(row, [row]), references, stamped)
 
 
 def _timed(row: ArmRow, arms: Sequence[ArmRow]) -> Turns:
@@ -306,9 +262,17 @@ def lost_time_section(measured: ReportData) -> Section | None:
     if not explained:
         return Section("lost-time", "Where the time goes", rest) if rest else None
     lost = {row.label: of_row for row, of_row in explained}
+    table = _table(explained)
+    chart = arm_chart(
+        "lost_time",
+        "Where the time of a step goes",
+        f"Milliseconds per step, ideal and lost: {described(shown, lambda row: _parts_text(lost[row.label]))}.",
+        shown,
+        lambda axes, drawn: _paint(axes, [lost[row.label] for row in drawn]),
+        table.data,
+    )
     answer = (*_answer(explained), *rest)
-    charts = (lost_time_chart(shown, lost),)
-    return Section("lost-time", "Where the time goes", answer, charts, (_table(explained),), _METHOD)
+    return Section("lost-time", "Where the time goes", answer, (chart,), (table,), _METHOD)
 
 
 def _answer(explained: _Explained) -> Iterator[str]:
@@ -386,7 +350,8 @@ def _table(explained: _Explained) -> Table:
         row: dict[str, Any] = {"arm": lost.arm, "last_rank": slowest.rank if slowest else None}
         row |= {"last_rank_share": slowest.share if slowest else None, "rounds": lost.rounds}
         row["starts"] = len(lost.step.starts)
-        for name, mean in {**dict.fromkeys(map(str, parts)), **_figures(lost)}.items():
+        figures: dict[str, Mean | None] = {"step": lost.step, "ideal": lost.ideal, "loss": lost.loss}
+        for name, mean in (figures | {str(part): lost.parts.get(part) for part in parts}).items():
             limits = (mean.value, mean.low, mean.high) if mean else (None,) * 3
             row |= dict(zip(_keys(name), limits, strict=True))
         rows.append(row)

@@ -1,9 +1,9 @@
 """The same arm in several folders: its changes as a table and a chart."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.axes import Axes
 
 from tfdist.bench.report.across import (
     NOT_COMPARED,
@@ -21,9 +21,6 @@ from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.table import Column, Table
 from tfdist.launch.text import counted, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def folders_section(measured: ReportData) -> Section | None:
@@ -88,6 +85,8 @@ def _notes(groups: Sequence[Sequence[ArmRow]], parts: Sequence[tuple[str | None,
 
 _MOST_DRAWN = 60
 """A chart has at most this many rows."""
+_STYLES = {ArmVerdict.FASTER: (SYNC, ">"), ArmVerdict.SLOWER: (ASYNC, "<"), ArmVerdict.CANNOT_TELL: (NONE, "o")}
+"""Color and marker."""
 
 
 def verdict_text(verdict: str, differs: str, reason: str = "") -> str:
@@ -111,54 +110,34 @@ def ratio_table(name: str, title: str, changes: Sequence[Change], anchor: str | 
         Column("interval", ("low", "high"), "{:.3f} to {:.3f}"),
         Column("verdict", ("verdict", "differs", "not_compared"), verdict_text),
     )
-    return Table(name, title, data_frame(changes), for_unit(columns, [change.new for change in changes]))
-
-
-def data_frame(changes: Sequence[Change]) -> pd.DataFrame:
-    """The exact values."""
-
-    table: pd.DataFrame = pd.DataFrame([values_of(change) for change in changes])
-    return table
+    data = pd.DataFrame([values_of(change) for change in changes])
+    return Table(name, title, data, for_unit(columns, [change.new for change in changes]))
 
 
 def ratio_chart(
     name: str, title: str, changes: Sequence[Change], labels: Sequence[str], bound: float | None = None
 ) -> Chart:
     """One row for each compared arm: its ratio with the interval; `labels` name all of `changes`."""
-    every = [pair for pair in zip(changes, labels, strict=True) if pair[0].comparison]
+    every = [(change.comparison, label) for change, label in zip(changes, labels, strict=True) if change.comparison]
     compared = every[:_MOST_DRAWN]
-    left = f"; {len(every) - len(compared)} more in the table" if len(every) > len(compared) else ""
 
-    def paint(axes: "Axes") -> None:
-        _paint(axes, [change for change, _ in compared], [label for _, label in compared], bound)
+    def paint(axes: Axes) -> None:
+        axes.axvline(1.0, color=INK, lw=1)
+        if bound:
+            axes.axvline(1 - bound, color=RED, lw=1.2, ls="--", label=f"{bound:.0%} slower")
+        for row, (found, _) in enumerate(compared):
+            color, marker = _STYLES[found.verdict]
+            if found.interval:
+                axes.plot([found.interval.low, found.interval.high], [row, row], color=color, lw=2)
+            axes.plot([found.ratio], [row], marker, ls="none", color=color, label=found.verdict)
+        axes.set_yticks(range(len(compared)), [label for _, label in compared])
+        axes.set_ylim(len(compared) - 0.4, -0.6)
+        axes.set_xlabel("new over base, with its interval")
 
-    alt = "; ".join(f"{label}: {_in_words(change)}" for change, label in compared)
-    shown = f"{title} (the first {len(compared)} of {len(every)} arms)" if left else title
-    return Chart(name, shown, alt, paint, data_frame(changes), inches=1.6 + 0.32 * max(len(compared), 1))
-
-
-def _in_words(change: Change) -> str:
-    found = change.comparison
-    if found is None:
-        return NOT_COMPARED
-    return f"{found.ratio:.2f} times as fast{between(found.interval, '.2f')}, {found.verdict}"
-
-
-def _paint(axes: "Axes", changes: Sequence[Change], labels: Sequence[str], bound: float | None) -> None:
-    colors = {ArmVerdict.FASTER: SYNC, ArmVerdict.SLOWER: ASYNC, ArmVerdict.CANNOT_TELL: NONE}
-    markers = {ArmVerdict.FASTER: ">", ArmVerdict.SLOWER: "<", ArmVerdict.CANNOT_TELL: "o"}
-    axes.axvline(1.0, color=INK, lw=1)
-    if bound:
-        axes.axvline(1 - bound, color=RED, lw=1.2, ls="--", label=f"{bound:.0%} slower")
-    for row, change in enumerate(changes):
-        found = change.comparison
-        if found is None:
-            continue
-        if found.interval:
-            axes.plot([found.interval.low, found.interval.high], [row, row], color=colors[found.verdict], lw=2)
-        axes.plot(
-            [found.ratio], [row], markers[found.verdict], ls="none", color=colors[found.verdict], label=found.verdict
-        )
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.set_xlabel("new over base, with its interval")
+    alt = "; ".join(
+        f"{label}: {found.ratio:.2f} times as fast{between(found.interval, '.2f')}, {found.verdict}"
+        for found, label in compared
+    )
+    shown = f"{title} (the first {len(compared)} of {len(every)} arms)" if len(every) > len(compared) else title
+    data = pd.DataFrame([values_of(change) for change in changes])
+    return Chart(name, shown, alt, paint, data, inches=1.6 + 0.32 * max(len(compared), 1))

@@ -1,12 +1,13 @@
-"""Throughput of all arms, the first table of a report; and the step times of all timed windows, in order of time."""
+"""All arms: their throughput, the step times of their windows in order of time, and what a run costs besides."""
 
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.axes import Axes
 
-from tfdist.bench.report.columns import DESCRIPTIONS, columns_for, scaling_of, values_of
+from tfdist.bench.report.arm_records import label_of
+from tfdist.bench.report.columns import COST_COLUMNS, DESCRIPTIONS, chart_data, columns_for, scaling_of, values_of
 from tfdist.bench.report.figures.arm_chart import (
     EXCHANGE,
     arm_chart,
@@ -18,14 +19,11 @@ from tfdist.bench.report.figures.arm_chart import (
     write_status,
 )
 from tfdist.bench.report.figures.colors import INK, RED
-from tfdist.bench.report.format import in_unit
+from tfdist.bench.report.format import for_unit, in_unit
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData
-from tfdist.bench.table import Table
+from tfdist.bench.table import Column, Table
 from tfdist.models.throughput import window_step_ms
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _FEW_DOTS = 20
 """More windows of an arm than this are drawn as smaller dots."""
@@ -38,7 +36,16 @@ def windows_section(measured: ReportData) -> Section | None:
         return None
     alt = f"A dot for each timed window. Median milliseconds per step: {described(rows, _median)}."
     text = "Each dot is the time per step of all devices in one timed window, from top to bottom in order of time."
-    chart = arm_chart("window_times", "Step times of each arm", alt, rows, paint_windows, _data(rows))
+    data = pd.DataFrame(
+        [
+            (row.folder, row.arm, record.round, record.incarnation, number, value)
+            for row in rows
+            for record in row.measured
+            for number, value in enumerate(window_step_ms(record), start=1)
+        ],
+        columns=["folder", "arm", "round", "incarnation", "window", "step_ms"],
+    )
+    chart = arm_chart("window_times", "Step times of each arm", alt, rows, paint_windows, data)
     return Section("windows", "Window times", (text,), charts=(chart,))
 
 
@@ -51,20 +58,7 @@ def _median(row: ArmRow) -> str:
     return f"{median(times):.1f}" if times else row.status
 
 
-def _data(rows: Sequence[ArmRow]) -> pd.DataFrame:
-    table: pd.DataFrame = pd.DataFrame(
-        [
-            (row.folder, row.arm, record.round, record.incarnation, number, value)
-            for row in rows
-            for record in row.measured
-            for number, value in enumerate(window_step_ms(record), start=1)
-        ],
-        columns=["folder", "arm", "round", "incarnation", "window", "step_ms"],
-    )
-    return table
-
-
-def paint_windows(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+def paint_windows(axes: Axes, rows: Sequence[ArmRow]) -> None:
     """A dot for each window and the median."""
     for index, row in enumerate(rows):
         times = _times(row)
@@ -83,34 +77,29 @@ def paint_windows(axes: "Axes", rows: Sequence[ArmRow]) -> None:
     axes.set_xlim(left=0)
 
 
-_DATA = ("folder", "arm", "exchange", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "status")
-
-
 def results_section(measured: ReportData) -> Section:
     """Every arm, those that failed included; the table has each figure in the unit of its column name."""
     rows, scaling = measured.rows, scaling_of(measured.rows)
-    values = [values_of(row, scaling, measured.price_per_hour) for row in rows]
-    table: pd.DataFrame = pd.DataFrame(values).convert_dtypes()
+    table: pd.DataFrame = pd.DataFrame([values_of(row, scaling) for row in rows]).convert_dtypes()
     labels = ", ".join(dict.fromkeys(row.one_device.label for row in rows if row.one_device))
     baseline = f"Baseline of speed-up and efficiency: {labels}." if labels else "No baseline was measured."
     return Section(
         "results",
         "Results",
         (f"{DESCRIPTIONS[scaling]}. {baseline}",),
-        charts=(_chart(rows, table),) if any(row.measured for row in rows) else (),
+        charts=(_chart(rows),) if any(row.measured for row in rows) else (),
         tables=(Table("report", "All arms", table, columns_for(rows)),),
         notes=(*measured.notes, *note_on_drawn(rows)),
     )
 
 
-def _chart(rows: Sequence[ArmRow], table: pd.DataFrame) -> Chart:
-    data = table[list(_DATA)].assign(images_per_s_ideal=pd.array([row.ideal for row in rows], dtype="Float64"))
+def _chart(rows: Sequence[ArmRow]) -> Chart:
     alt = f"Images/s of the whole job, with intervals: {described(rows, figure_text)}."
     title, caption = "Throughput of each arm", DESCRIPTIONS[scaling_of(rows)]
-    return arm_chart("images_per_s", title, in_unit(alt, rows), rows, paint_throughput, data, caption)
+    return arm_chart("images_per_s", title, in_unit(alt, rows), rows, paint_throughput, chart_data(rows), caption)
 
 
-def paint_throughput(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+def paint_throughput(axes: Axes, rows: Sequence[ArmRow]) -> None:
     """A bar for each arm, its interval, and the ideal."""
     for index, row in enumerate(rows):
         if row.images_per_s is None:
@@ -129,3 +118,14 @@ def paint_throughput(axes: "Axes", rows: Sequence[ArmRow]) -> None:
     axes.set_xlabel(in_unit("images/s of the whole job", rows))
     axes.margins(x=0.08)
     axes.set_xlim(left=0)
+
+
+def costs_section(measured: ReportData) -> Section | None:
+    """The columns that some arm has; None if nothing was measured."""
+    rows = [row for row in measured.rows if row.measured]
+    if not rows:
+        return None
+    values = [{"folder": row.folder, "arm": row.arm, **row.costs} for row in rows]
+    shown = for_unit((Column("arm", ("folder", "arm"), label_of), *COST_COLUMNS), rows)
+    table = Table("costs", "Costs of each arm", pd.DataFrame(values).convert_dtypes(), shown)
+    return Section("costs", "What a run costs", (), tables=(table,))

@@ -2,20 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
 
-from tfdist.bench.report.columns import DESCRIPTIONS, scaling_of, values_of
+from tfdist.bench.growth import ASSUMED_GROWTH, error_of, from_fewer
+from tfdist.bench.report.columns import DESCRIPTIONS, chart_data, scaling_of
 from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, is_narrow, write, write_status
-from tfdist.bench.report.figures.colors import NONE, PALETTE, RED
-from tfdist.bench.report.format import ends, in_unit
+from tfdist.bench.report.figures.colors import MUTED, NONE, PALETTE, RED
+from tfdist.bench.report.format import between, ends, in_unit
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData, fastest, why_not_ranked
+from tfdist.bench.statistics import Interval
 from tfdist.strategies.catalog import Exchange
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _TEXT = (
     "Efficiency is the throughput of a device as a share of the baseline's. Against one device it includes what the "
@@ -52,10 +53,8 @@ def _figures(row: ArmRow) -> str:
     return ", ".join(f"{versus.efficiency:.0%} of {name}" for name, versus in of if versus)
 
 
-def paint_efficiency(axes: "Axes", rows: Sequence[ArmRow]) -> None:
+def paint_efficiency(axes: Axes, rows: Sequence[ArmRow]) -> None:
     """Two bars for each arm, with intervals."""
-    from matplotlib.ticker import PercentFormatter
-
     both = any(row.independent for row in rows) and any(row.one_device for row in rows)
     side, height = (0.17, 0.32) if both else (0.0, 0.5)
     for index, row in enumerate(rows):
@@ -83,10 +82,6 @@ _SIZE = ("devices", "workers", "hosts", "batch_size", "global_batch_size", "core
 """Fields of a spec that may differ between the points of a curve."""
 _MOST_CURVES = 10
 _MARKERS = "osD^vP"
-_DATA = (
-    "folder", "curve", "arm", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "images_per_s_ideal",
-    "efficiency",
-)  # fmt: skip
 _Curves = Mapping[str, Sequence[ArmRow]]
 
 
@@ -108,8 +103,43 @@ def scaling_section(measured: ReportData) -> Section | None:
         f"On {most} devices, the most that were measured, {best.label} has the most images/s: {best.rate:.1f}, "
         f"{efficiency:.0%} of {most} times one device."
     )
-    charts = (_chart(rows, curves),)
-    return Section("scaling", "Scaling", (in_unit(answer, rows),), charts=charts, notes=tuple(notes))
+    predictions = _predictions(curves) if scaling_of(rows) == "weak" else {}
+    answers = [answer]
+    if found := predictions.get(best.label):
+        answers.append(_about_prediction(best, *found))
+    if predictions:
+        notes.append(
+            "Predictions are from the arms of the same curve with fewer devices: beside the time of one device, a step "
+            "grows as theirs do with the logarithm of the number; if only one of them has several devices, by "
+            f"{ASSUMED_GROWTH:.0%} for each doubling."
+        )
+    charts = (_chart(rows, curves, predictions),)
+    return Section(
+        "scaling", "Scaling", tuple(in_unit(text, rows) for text in answers), charts=charts, notes=tuple(notes)
+    )
+
+
+_Predictions = Mapping[str, tuple[float, Interval]]
+"""Images/s that fewer devices let expect, with the interval, by `ArmRow.label`."""
+
+
+def _predictions(curves: _Curves) -> _Predictions:
+    found = {}
+    for family in curves.values():
+        known: dict[int, tuple[float, float]] = {}
+        for row in family if family[0].exchange is not Exchange.NONE else ():
+            if row.devices and row.devices > 1 and row.one_device:
+                if known and row.devices not in known:
+                    found[row.label] = from_fewer(known, row.one_device.per_device, row.devices)
+                known[row.devices] = row.rate, error_of(row.spread)
+    return found
+
+
+def _about_prediction(row: ArmRow, predicted: float, limits: Interval) -> str:
+    verdict = "as predicted"
+    if row.spread and (row.spread.high < limits.low or row.spread.low > limits.high):
+        verdict = "slower than predicted" if row.rate < predicted else "faster than predicted"
+    return f"That is {verdict} from fewer devices: {predicted:.1f} images/s{between(limits, '.1f')}."
 
 
 def _on_one_device(row: ArmRow) -> bool:
@@ -146,10 +176,10 @@ def _common(labels: Iterable[str]) -> str:
     return "/".join(shared or first)
 
 
-def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
+def _chart(rows: Sequence[ArmRow], curves: _Curves, predictions: _Predictions) -> Chart:
     shown = dict(list(curves.items())[:_MOST_CURVES])
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         drawn = [row for family in shown.values() for row in family]
         sizes = sorted({row.devices or 1 for row in drawn} | {1})
         for rate in dict.fromkeys(row.one_device.per_device for row in drawn if row.one_device):
@@ -158,6 +188,9 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
         styles = zip(cycle(PALETTE[:-1]), cycle(_MARKERS))
         for (name, family), (color, marker) in zip(shown.items(), styles, strict=False):
             _curve(axes, name, family, NONE if family[0].exchange is Exchange.NONE else color, marker)
+        for row, (rate, limits) in ((row, predictions[row.label]) for row in drawn if row.label in predictions):
+            reach, label = ([rate - limits.low], [limits.high - rate]), "predicted from fewer devices"
+            axes.errorbar([row.devices or 1], [rate], yerr=reach, fmt="_", color=MUTED, capsize=6, lw=1, label=label)
         devices = sorted({row.devices or 1 for row in rows})
         if devices[-1] > 8:
             axes.set_xscale("log", base=2)
@@ -173,18 +206,15 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves) -> Chart:
         for name, family in shown.items()
     )
     alt = in_unit(f"Images/s over devices, with the ideal line. {points}.", rows)
-    scaling = scaling_of(rows)
-    data = pd.DataFrame(
-        [
-            values_of(row, scaling) | {"curve": name, "images_per_s_ideal": row.ideal}
-            for name, family in curves.items()
-            for row in family
-        ]
-    )
-    return Chart("scaling", "Throughput over devices", alt, paint, data[list(_DATA)], 4.2)
+    data = chart_data([row for family in curves.values() for row in family])
+    data = data.assign(curve=[name for name, family in curves.items() for _ in family])
+    found = [predictions.get(row.label) for family in curves.values() for row in family]
+    values = [(each[0], each[1].low, each[1].high) if each else (None, None, None) for each in found]
+    data[[f"images_per_s_predicted{end}" for end in ("", "_low", "_high")]] = pd.DataFrame(values, data.index)
+    return Chart("scaling", "Throughput over devices", alt, paint, data, 4.2)
 
 
-def _curve(axes: "Axes", name: str, family: Sequence[ArmRow], color: str, marker: str) -> None:
+def _curve(axes: Axes, name: str, family: Sequence[ArmRow], color: str, marker: str) -> None:
     """The baseline begins a curve that has no point on one device."""
     start = family[0].one_device
     points = [(row.devices or 1, row.rate) for row in family]

@@ -91,7 +91,7 @@ def test_the_time_of_a_size_is_the_geometric_mean_over_starts_of_the_median_over
             )
         )
     )
-    assert figure.seconds == pytest.approx(0.04)
+    assert figure.line.seconds == pytest.approx(0.04)
     assert (figure.rounds, figure.starts, figure.wrong, figure.count) == (6, 2, 0, 1 << 18)
     assert figure.interval.low < 0.04 < figure.interval.high
 
@@ -103,14 +103,14 @@ def test_a_disturbed_turn_is_found_once_and_moves_no_size():
     assert text.startswith("multiworker/auto, round 8: 2.0")
     assert text.endswith(" times as long as its other rounds (median over sizes)")
     for figure, undisturbed in zip(figures_of(sweep(*slow)), figures_of(sweep(*quiet)), strict=True):
-        assert figure.seconds == pytest.approx(undisturbed.seconds, rel=0.02)
+        assert figure.line.seconds == pytest.approx(undisturbed.line.seconds, rel=0.02)
 
 
 def test_a_single_slow_size_is_no_disturbed_turn():
     lines = list(turns(random.Random(1), one_slow=(2, 7)))
     assert list(disturbed_turns(lines)) == []
     fourth = figures_of(sweep(*lines))[3]
-    assert fourth.seconds == pytest.approx(1e-3 + SIZES[3] * 1e-9, rel=0.05)
+    assert fourth.line.seconds == pytest.approx(1e-3 + SIZES[3] * 1e-9, rel=0.05)
 
 
 def test_less_than_five_percent_is_no_disturbance():
@@ -162,7 +162,7 @@ def test_two_rounds_have_no_interval():
 
 def test_mobilenet_in_20_ms_on_4_ranks():
     (figure,) = figures_of(sweep(*(line(size=14_020_000, seconds=0.02, ranks=4, round=n) for n in (1, 2, 3))))
-    assert figure.algbw == pytest.approx(0.701)
+    assert figure.line.algbw == pytest.approx(0.701)
     assert figure.busbw == pytest.approx(1.0515)
     assert figure.busbw_interval.low == pytest.approx(1.0515)
 

@@ -40,7 +40,7 @@ def test_what_was_written_is_read(tmp_path_factory, line):
     files = SweepFolder(tmp_path_factory.mktemp("sweep"))
     files.save_header(HEADER)
     files.append(line)
-    sweep = read_collectives(files.root)
+    sweep = read_collectives(files.path)
     assert (sweep.header, sweep.lines, sweep.unreadable) == (HEADER, (line,), ())
 
 
@@ -64,7 +64,7 @@ def test_lines_that_were_cut_off_or_make_no_sense_are_listed(folder):
         file.write('{"arm": "ring", "op"\n{}\n[]\n')
     folder.append(replace(LINE, seconds=0.0))
     folder.append(LINE)
-    sweep = read_collectives(folder.root)
+    sweep = read_collectives(folder.path)
     assert sweep.lines == (LINE, LINE)
     assert len(sweep.unreadable) == 4
     assert "line 2" in sweep.unreadable[0]
@@ -79,11 +79,11 @@ def test_lines_that_were_cut_off_or_make_no_sense_are_listed(folder):
 def test_a_wrong_value_in_the_header_is_one_sentence(folder, key, value):
     folder.header.write_text(json.dumps({**json.loads(folder.header.read_text()), key: value}))
     with pytest.raises(TfdistError, match=rf"collectives\.json is incomplete \({key}: .*\): measure again"):
-        read_collectives(folder.root)
+        read_collectives(folder.path)
 
 
 def test_a_folder_without_a_measurement_has_no_lines(folder):
-    assert read_collectives(folder.root).lines == ()
+    assert read_collectives(folder.path).lines == ()
 
 
 def test_another_folder_is_refused(tmp_path):
@@ -94,14 +94,14 @@ def test_another_folder_is_refused(tmp_path):
 def test_another_format_is_refused_by_name(folder):
     folder.header.write_text('{"format": 3}')
     with pytest.raises(TfdistError, match="format 3: this tfdist reads formats 1 and 2"):
-        read_collectives(folder.root)
+        read_collectives(folder.path)
 
 
 def test_format_1_has_a_single_start(folder):
     header, line = json.loads(folder.header.read_text()), asdict(LINE)
     folder.header.write_text(json.dumps({**without(header, "starts", "same_arms"), "format": 1}))
     folder.lines.write_text(json.dumps(without(line, "incarnation")) + "\n")
-    sweep = read_collectives(folder.root)
+    sweep = read_collectives(folder.path)
     assert (sweep.lines, sweep.header.starts, sweep.header.same_arms) == ((LINE,), (), ())
 
 

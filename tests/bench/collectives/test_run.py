@@ -18,8 +18,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.events import Turn
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.machine import Machine
-from tfdist.models.collectives.cases import cases_of
-from tfdist.models.collectives.spec import CollectiveSpec
+from tfdist.models.collectives.spec import CollectiveSpec, cases_of
 from tfdist.models.record import RankRecord, Record, RecordStatus
 from tfdist.strategies.options import Communication, CrossDevice
 
@@ -122,7 +121,7 @@ def test_a_turn_that_was_disturbed_at_every_size_is_named_once_and_moves_no_figu
     _, sweep, _ = measure({"multiworker/ring": {"slow": (2, 1)}}, rounds=12, incarnations=4)
     (text,) = disturbed_turns(sweep.lines)
     assert text.startswith("multiworker/ring, round 4: 2.00 times as long")
-    assert {round(figure.seconds, 9) for figure in figures_of(sweep)} == {0.0022}
+    assert {round(figure.line.seconds, 9) for figure in figures_of(sweep)} == {0.0022}
     (noise,) = noise_sentences(sweep)
     assert "multiworker/ring takes 1.00 times" in noise
 

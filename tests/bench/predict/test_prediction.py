@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from tests.bench.conftest import record, save_record
 from tests.bench.predict.sweeps import RING, save_sweep, sweep
-from tfdist.bench.predict.curve import Parts, widened, with_rest
+from tfdist.bench.growth import Parts, widened, with_rest
 from tfdist.bench.predict.prediction import (
     Prediction,
     PredictionOptions,

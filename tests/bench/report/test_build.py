@@ -11,15 +11,13 @@ import pandas as pd
 import pytest
 
 from tests.bench.conftest import save_record
-from tfdist.bench.report.bench_page import page_of
 from tfdist.bench.report.build import make_report
-from tfdist.bench.report.columns import COLUMNS, values_of
+from tfdist.bench.report.columns import COLUMNS, COST_COLUMNS, values_of
 from tfdist.bench.report.environment import environment_of
-from tfdist.bench.report.figures.files import to_csv
+from tfdist.bench.report.format import to_csv
 from tfdist.bench.report.html.render import render
 from tfdist.bench.report.markdown import markdown, to_table
-from tfdist.bench.report.sections.costs import COST_COLUMNS
-from tfdist.bench.report.write import write_report
+from tfdist.bench.report.write import write_page
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import append_line
 from tfdist.models.record import HostUsage, Record, TurnRecord, Window
@@ -50,7 +48,7 @@ def files(out: Path) -> dict[str, bytes]:
 
 
 def test_a_report_needs_only_records(root: Path) -> None:
-    path = write_report(make_report([root]), root)
+    path = write_page(make_report([root]), root)
     assert path == root / "report.html"
     assert set(files(root)) == FILES
     text = (root / "report.md").read_text()
@@ -64,8 +62,8 @@ def test_a_report_needs_only_records(root: Path) -> None:
 
 @pytest.mark.slow
 def test_the_same_records_give_the_same_files(root: Path, tmp_path: Path) -> None:
-    write_report(make_report([root]), tmp_path / "a")
-    write_report(make_report([root]), tmp_path / "b")
+    write_page(make_report([root]), tmp_path / "a")
+    write_page(make_report([root]), tmp_path / "b")
     assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
@@ -90,7 +88,7 @@ def test_a_broken_record_is_listed_and_the_rest_is_reported(root: Path) -> None:
     append_line(root / "records.jsonl", '{"format": 2, "arm"')
     report = make_report([root])
     assert len(report.rows) == 7
-    assert re.search(r"records\.jsonl, line \d+: truncated", markdown(page_of(report)))
+    assert re.search(r"records\.jsonl, line \d+: truncated", markdown(report))
     assert report.to_json()["unreadable"][0]["file"].startswith("records.jsonl, line ")
 
 
@@ -108,7 +106,7 @@ def test_nothing_measured_is_a_report_without_pictures(
     tmp_path: Path, make_record: MakeRecord, save_all: SaveAll
 ) -> None:
     save_all(tmp_path, [make_record(status="refused", reason="it needs GPUs")])
-    write_report(make_report([tmp_path]), tmp_path)
+    write_page(make_report([tmp_path]), tmp_path)
     assert set(files(tmp_path)) == {"report.md", "report.html", "report.csv", "report.json"}
     assert "it needs GPUs" in (tmp_path / "report.md").read_text()
 
@@ -116,16 +114,16 @@ def test_nothing_measured_is_a_report_without_pictures(
 def test_old_pictures_are_removed_when_nothing_was_measured(
     tmp_path: Path, make_record: MakeRecord, save_all: SaveAll, root: Path
 ) -> None:
-    write_report(make_report([root]), tmp_path / "out")
+    write_page(make_report([root]), tmp_path / "out")
     nothing = save_all(tmp_path / "nothing", [make_record(status="failed", reason="x")])
-    write_report(make_report([nothing]), tmp_path / "out")
+    write_page(make_report([nothing]), tmp_path / "out")
     assert set(files(tmp_path / "out")) == {"report.md", "report.html", "report.csv", "report.json"}
 
 
 def test_several_folders_are_one_report(tmp_path: Path, make_record: MakeRecord, save_all: SaveAll) -> None:
     one = save_all(tmp_path / "x", [make_record("one")])
     two = save_all(tmp_path / "y", [make_record("two", strategy="mirrored", devices=2)])
-    write_report(make_report([one, two]), tmp_path / "out")
+    write_page(make_report([one, two]), tmp_path / "out")
     assert list(pd.read_csv(tmp_path / "out" / "report.csv")["folder"]) == ["x", "y"]
     assert "| y: two |" in (tmp_path / "out" / "report.md").read_text()
 
@@ -133,7 +131,7 @@ def test_several_folders_are_one_report(tmp_path: Path, make_record: MakeRecord,
 def test_a_folder_that_is_not_writable_is_one_sentence(root: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TfdistError, match="--out"):
-        write_report(make_report([root]), tmp_path / "file")
+        write_page(make_report([root]), tmp_path / "file")
 
 
 def test_no_text_breaks_out_of_its_cell(tmp_path: Path, make_record: MakeRecord, save_all: SaveAll) -> None:
@@ -178,8 +176,8 @@ def test_a_report_is_written_where_tensorflow_cannot_be_imported(root: Path) -> 
         "import sys; sys.modules.update(dict.fromkeys(['tensorflow', 'keras', 'tf_keras']))\n"
         "from pathlib import Path\n"
         "from tfdist.bench.report.build import make_report\n"
-        "from tfdist.bench.report.write import write_report\n"
-        "root = Path(sys.argv[1]); write_report(make_report([root]), root)"
+        "from tfdist.bench.report.write import write_page\n"
+        "root = Path(sys.argv[1]); write_page(make_report([root]), root)"
     )
     subprocess.run([sys.executable, "-c", code, str(root)], check=True, capture_output=True)
     assert set(files(root)) == FILES
@@ -202,7 +200,7 @@ def in_turns(tmp_path: Path, make_record: MakeRecord) -> Path:
 
 def test_a_report_on_turns_lists_repeated_ones(in_turns: Path) -> None:
     report = make_report([in_turns])
-    write_report(report, in_turns)
+    write_page(report, in_turns)
     text = (in_turns / "report.md").read_text()
     assert "take turns" in text
     assert "one, round 2: disturbed at first (other programs used 40% of the cores), then repeated" in text
@@ -228,8 +226,7 @@ def test_a_turn_repeated_beside_the_baseline_is_in_place_of_the_disturbed_one(
     one, two = report.rows
     assert (one.rounds, two.rounds, len(one.rates), len(two.rates)) == (3, 3, 4, 3)
     assert two.images_per_s == pytest.approx(100.0)
-    repeated = next(each for each in page_of(report).listings if each.title == "Repeated turns")
-    (line,) = repeated.lines
+    (line,) = report.listings["Repeated turns"]
     assert line.startswith("two, round 2: disturbed at first (")
     assert not [note for note in report.notes if "groups" in note]
     assert not any(warning.code == "busy-machine" for warning in report.warnings)
@@ -247,10 +244,10 @@ def test_trust_is_the_first_line(root: Path) -> None:
     report = make_report([root])
     (trust,) = report.trust
     assert trust == "Noisy: unknown noise, without an arm twice under two names (A/A)."
-    assert markdown(page_of(report)).splitlines()[2] == trust
-    assert render(page_of(report)).index(f'<p class="trust">{trust}') < render(page_of(report)).index("<h1>")
+    assert markdown(report).splitlines()[2] == trust
+    assert render(report).index(f'<p class="trust">{trust}') < render(report).index("<h1>")
     assert report.to_json()["trust"] == [trust]
-    assert "<small> (not counted: " in render(page_of(report))
+    assert "<small> (not counted: " in render(report)
 
 
 def test_one_round_as_in_smoke_names_no_fastest_arm(
@@ -259,7 +256,7 @@ def test_one_round_as_in_smoke_names_no_fastest_arm(
     save_all(tmp_path, [record for record in bench_records if record.round == 1])
     report = make_report([tmp_path])
     assert report.trust[0].startswith("Do not use: 1 round of each arm")
-    text = markdown(page_of(report)) + render(page_of(report))
+    text = markdown(report) + render(report)
     assert "fastest" not in text
     assert "images/s" in text
 

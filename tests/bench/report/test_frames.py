@@ -13,7 +13,7 @@ import pytest
 import tfdist.bench
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.report.build import make_report
-from tfdist.bench.report.write import write_report
+from tfdist.bench.report.write import write_page
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import HostUsage, TurnRecord, Window, WindowUsage
 
@@ -40,7 +40,7 @@ def test_arms_have_the_columns_of_the_report(turns, tmp_path):
         table = tfdist.bench.load(folder)
         assert table["arm"].is_unique
         assert (table["images_per_s"] > 0).all()
-    write_report(make_report([COMMITTED]), tmp_path / "report")
+    write_page(make_report([COMMITTED]), tmp_path / "report")
     header = set(pd.read_csv(tmp_path / "report" / "report.csv").columns)
     assert {"strategy", "speed_up", "status"} <= header & set(table.columns)
 

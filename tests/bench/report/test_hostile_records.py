@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from tests.bench.hostile import TEXTS, spoil
 from tfdist.bench.report.build import make_report
-from tfdist.bench.report.write import write_report
+from tfdist.bench.report.write import write_page
 from tfdist.cli.command import run
 from tfdist.cli.show.report import show
 
@@ -46,7 +46,7 @@ def check_files(folder: Path) -> None:
 def test_every_text_is_shown_as_text(tmp_path: Path, name: str) -> None:
     root = spoil(BENCH, tmp_path / "bench", TEXTS[name], without="*-multiworker-[!i]*")
     report = make_report([root])
-    write_report(report, root)
+    write_page(report, root)
     check_files(root)
     assert len({row.arm for row in report.rows}) == len(report.rows) >= 2
     assert all(len(row.arm) <= 120 for row in report.rows)
@@ -71,7 +71,7 @@ def test_every_text_is_shown_as_text(tmp_path: Path, name: str) -> None:
 )
 def test_markdown_shows_the_name_of_an_arm_as_it_is(tmp_path: Path, name: str, shown: str) -> None:
     root = spoil(BENCH, tmp_path / "bench", TEXTS[name], without="*-multiworker-[!i]*")
-    write_report(make_report([root]), root)
+    write_page(make_report([root]), root)
     inline = [token for token in MarkdownIt().enable("table").parse((root / "report.md").read_text()) if token.type == "inline"]  # fmt: skip
     cells = ["".join(child.content for child in token.children or ()) for token in inline]
     assert shown in cells

@@ -7,6 +7,7 @@ import pytest
 
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.reading import ResultFolder
+from tfdist.bench.report.across import changes
 from tfdist.bench.report.build import notes_on, sections_of, summarize_report
 from tfdist.bench.report.summary import ArmRow, ReportData, others_over, summarize
 from tfdist.bench.report.warnings import trust_of
@@ -76,9 +77,13 @@ def test_a_comparison_that_is_shown_in_both_directions_counts_once() -> None:
 
 
 def test_all_folders_of_a_report_are_one_family() -> None:
+    """Half of the error rate is for what is compared within them, and half for the second with the first."""
     both = [*arm("one"), *arm("two", **TWO)]
     rows = reported(folder(both, "x"), folder(both, "y"))
-    assert speed_up_levels(list(rows.values())) == [0.025, 0.05]
+    assert speed_up_levels(list(rows.values())) == [0.0125, 0.025]
+    x, y = ([row for row in rows.values() if row.folder == name] for name in "xy")
+    levels = [level(change.comparison.interval) for change in changes(x, y, "one") if change.comparison]
+    assert levels == [0.0125, 0.0125]
 
 
 def test_the_comparisons_of_sections_are_of_the_family() -> None:

@@ -7,6 +7,7 @@ from tests.bench.conftest import record
 from tfdist.bench.report.build import notes_on, summarize_report
 from tfdist.bench.report.summary import summarize
 from tfdist.bench.report.warnings import SamePair, same_pairs, trust_of, warnings_for
+from tfdist.bench.statistics import ArmVerdict
 from tfdist.models.record import HostUsage, Record, WindowUsage
 
 from .rows import codes, folder, four, rows_of, timed, warnings_of
@@ -37,7 +38,7 @@ def test_the_length_of_a_training_does_not_make_another_configuration() -> None:
 def test_the_ratio_has_an_interval() -> None:
     pair = pair_of([*timed("a", 0.1, 0.101, 0.099, 0.1), *timed("b", 0.1, 0.1, 0.1, 0.1)])
     assert pair.comparison.ratio == pytest.approx(1.0, abs=1e-3)
-    assert not pair.differs
+    assert pair.comparison.verdict is ArmVerdict.CANNOT_TELL
     assert set(pair.to_json()) == {"arm", "other", "ratio", "low", "high", "rounds"}
 
 

@@ -89,7 +89,7 @@ def test_a_suite_survives_json(name: str) -> None:
         (('timeout = 60', 'turn = "long"'), "turn = long: give a duration"),
         (('batch_size = 8', 'steps = 40'), "[defaults], has steps, but a bench trains in turns of seconds"),
         (('devices = 2', 'warmup_steps = 4'), "arm 'two', has warmup_steps, but a bench trains in turns"),
-        (('devices = 2', 'log_device_placement = true'), "arm 'two', has log_device_placement, whose log would slow"),
+        (('devices = 2', 'log_device_placement = true'), "arm 'two', has log_device_placement, but its log would slow"),
         (('devices = 2', 'api = "estimator"'), "has api = 'estimator': TensorFlow has no tf.estimator since 2.16"),
         (('batch_size = 8', 'command = "python train.py"'), "give a list of words"),
         (('devices = 2', 'command = []'), "give a list of words"),

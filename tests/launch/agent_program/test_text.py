@@ -1,6 +1,6 @@
 import pytest
 
-from tfdist.launch.agent_program.text import end_of_characters, why_refused, with_valid_text
+from tfdist.launch.agent_program.text import end_of_characters, why_refused
 
 INTEGER = "an integer in it needs more than 64 bits; send it as text"
 TEXT = "a text in it is not Unicode (it has a lone surrogate)"
@@ -31,11 +31,6 @@ def test_only_numbers_and_texts_that_later_steps_can_handle_are_accepted(value, 
     assert why_refused(value, 0) == refusal
     assert why_refused({"event": "x", "a": [{"b": [value]}]}, 9) == refusal
     assert why_refused({"a": {str(value): 1}}, 9) == (TEXT if refusal == TEXT else "")
-
-
-def test_a_text_is_made_valid_and_keeps_bytes_that_are_not_utf_8():
-    event = {"event": "failed", "message": "\ud83d \udcff x", "step": 3}
-    assert with_valid_text(event) == {"event": "failed", "message": "\ufffd \udcff x", "step": 3}
 
 
 @pytest.mark.parametrize(

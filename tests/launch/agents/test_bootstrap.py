@@ -1,21 +1,22 @@
+import base64
 import importlib
 import io
 import os
 import subprocess
 import sys
-import zipfile
+import tarfile
 from pathlib import Path
 
 import pytest
 
 import tfdist
-from tfdist.launch.agents.bootstrap import package_text, package_zip
+from tfdist.launch.agents.bootstrap import package_text
 
 IMPORT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import importlib
-for name in ("launch.agent_program.agent", "launch.probe", "launch.cluster", "models.spec", "strategies.catalog", "models.record"):
+for name in ("launch.agent_program.agent", "launch.agent_program.probe", "launch.cluster", "models.spec", "strategies.catalog", "models.record"):
     module = importlib.import_module("tfdist." + name)
     assert module.__file__.startswith(sys.argv[1]), module.__file__
 import tfdist
@@ -25,29 +26,30 @@ print(tfdist.__version__)
 
 @pytest.fixture
 def unpacked(tmp_path):
-    """The folder of the unpacked zip."""
+    """The folder of the unpacked archive."""
     folder = tmp_path / "an agent's; folder"
-    zipfile.ZipFile(io.BytesIO(package_zip())).extractall(folder)
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package_text()))) as archive:
+        archive.extractall(folder, filter="data")
     return folder
 
 
 @pytest.mark.parametrize("name", ["cli", "launch", "strategies", "models", "bench"])
-def test_the_zip_has_every_file_of_every_package(unpacked, name):
+def test_the_archive_has_every_file_of_every_package(unpacked, name):
     def files(folder):
         paths = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         return {path.relative_to(folder): path.read_bytes() for path in paths}
 
-    zipped = files(unpacked / "tfdist" / name)
-    assert zipped == files(Path(importlib.import_module(f"tfdist.{name}").__file__).parent)
-    assert Path("__init__.py") in zipped
+    archived = files(unpacked / "tfdist" / name)
+    assert archived == files(Path(importlib.import_module(f"tfdist.{name}").__file__).parent)
+    assert Path("__init__.py") in archived
 
 
-def test_the_zip_has_data_files(unpacked):
+def test_the_archive_has_data_files(unpacked):
     assert list((unpacked / "tfdist/bench/suites").glob("*.toml"))
     assert list((unpacked / "tfdist/models/datasets/digits").iterdir())
 
 
-def test_the_zip_can_be_imported_where_tfdist_is_not_installed(unpacked):
+def test_the_archive_can_be_imported_where_tfdist_is_not_installed(unpacked):
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [sys.executable, "-S", "-c", IMPORT, str(unpacked)], capture_output=True, text=True, env=environ, cwd="/"

@@ -20,7 +20,6 @@ from tfdist.launch.agents.channel import (
     MOST_REASON,
     Channel,
     SilenceDetector,
-    heartbeats,
     shield,
     unshield,
     updated_offset,
@@ -321,18 +320,16 @@ def open_files(channel):
     return resource.prlimit(channel.process.pid, resource.RLIMIT_NOFILE)
 
 
-@pytest.mark.parametrize("end", ["unshield", "close_stdin"])
+@pytest.mark.parametrize("end", [lambda channel: channel.shield(False), Channel.close_stdin])
 def test_the_process_that_carries_an_agent_is_shielded_until_its_end(end):
     inbox = Inbox()
     with channel_to(host("srun", needs_shield=True), inbox) as channel:
         wait_for_message(inbox, Hello)
         before = open_files(channel)
-        channel.shield()
-        channel.shield()
+        channel.shield(True)
+        channel.shield(True)
         assert open_files(channel)[0] < 64
-        getattr(channel, end)()
-        assert open_files(channel) == before
-        channel.update_shield()
+        end(channel)
         assert open_files(channel) == before
 
 
@@ -341,7 +338,7 @@ def test_only_what_kills_its_agent_is_shielded():
     with channel_to(host("ssh"), inbox) as channel:
         wait_for_message(inbox, Hello)
         before = open_files(channel)
-        channel.shield()
+        channel.shield(True)
         assert open_files(channel) == before
 
 
@@ -350,20 +347,3 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def test_an_agent_is_not_shielded_while_it_is_silent(monkeypatch):
-    monkeypatch.setattr("tfdist.launch.agents.channel.SHIELDED_S", 0.5)
-    inbox, one = Inbox(), host("srun", needs_shield=True)
-    with channel_to(one, inbox) as channel:
-        wait_for_message(inbox, Hello)
-        before = open_files(channel)
-        channel.shield()
-        with heartbeats({one: channel}, 0.05):
-            wait_until(lambda: open_files(channel) != before)
-            os.kill(channel.process.pid, signal.SIGSTOP)
-            wait_until(lambda: open_files(channel) == before)
-            os.kill(channel.process.pid, signal.SIGCONT)
-            wait_until(lambda: open_files(channel) != before)
-        channel.unshield()
-        assert open_files(channel) == before

@@ -254,7 +254,7 @@ FROM_AGENT = [
     LoggedIn(), Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),
     Hello(from_json(describe(), Description)), Prepared("/work", "/home"), Reserved((1, 2)), NotReserved(1, "busy"),
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
-    Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, "", attempt=1),
+    Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, attempt=1),
     Heartbeat(1.0), Leaving("killed"), StacksDumped({"worker-0": "/proc"}), FolderChecked("read-only"), AgentEnded("still runs"), Terminated(),
 ]  # fmt: skip
 
@@ -284,17 +284,18 @@ def test_the_launcher_decodes_every_message_of_the_agent(message):
 
 def test_the_agent_sends_the_fields_that_the_launcher_expects():
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(agent))) if isinstance(node, ast.Call)]
-    sent = {
-        call.args[0].value: {keyword.arg for keyword in call.keywords}
-        for call in calls
-        if getattr(call.func, "attr", "") == "_send" and isinstance(call.args[0], ast.Constant)
-        if None not in {keyword.arg for keyword in call.keywords}
-    }
+    sent = {}
+    for function, added in (("_send", set()), ("_report", {"task", "attempt"})):
+        for call in [call for call in calls if getattr(call.func, "attr", "") == function]:
+            kind, names = call.args[-1], {keyword.arg for keyword in call.keywords}
+            if isinstance(kind, ast.Constant) and None not in names:
+                sent[kind.value] = names | added
     kinds = {json.loads(encode(message))["kind"]: message for message in FROM_AGENT}
     assert sent == {kind: {field.name for field in fields(kinds[kind])} for kind in sent}
     assert kinds.keys() - sent.keys() == {
         "agent_ended",
         "dial_result",
+        "exited",
         "folder_checked",
         "hello",
         "inspected",
@@ -302,4 +303,5 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
         "logged_in",
         "prepared",
         "stacks_dumped",
-    }  # sent from threads, as dictionaries; the login by a shell
+        "terminated",
+    }  # sent later, as dictionaries; the login by a shell

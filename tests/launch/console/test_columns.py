@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tfdist.launch.agents.messages import Started
-from tfdist.launch.console.columns import bar, choose_tasks, cut, fitting_columns, header, line, task_row
 from tfdist.launch.console.job_state import JobState, TaskState, state_of
+from tfdist.launch.console.table import bar, choose_tasks, cut, fitting_columns, header, line, row_texts
 
 from .test_job_state import event, exited, job_of, replayed
 
@@ -21,8 +21,8 @@ def trained(**values) -> TaskState:
 
 
 def test_a_row_shows_the_step_its_share_the_speed_and_the_time_left():
-    row = task_row(trained(images_per_s=1234.56, loss=0.25), 1.0)
-    assert row.texts == {
+    task = trained(images_per_s=1234.56, loss=0.25)
+    assert row_texts(task, 1.0) == {
         "task": "worker-0",
         "host": "",
         "state": "training",
@@ -31,21 +31,21 @@ def test_a_row_shows_the_step_its_share_the_speed_and_the_time_left():
         "loss": "0.2500",
         "time left": "8 s",
     }
-    assert (row.progress, row.failed) == (0.2, False)
+    assert (task.progress, task.failed) == (0.2, False)
 
 
 def test_a_task_without_a_step_shows_its_phase_and_for_how_long():
     state = replayed(JobState(), Started("worker-0", 1, 0.0), event("worker-0", "phase", phase="importing"))
-    row = task_row(state.tasks["worker-0"], 5.2)
-    assert (row.texts["state"], row.texts["step"], row.progress) == ("importing 3 s", "", None)
-    assert task_row(state.tasks["worker-0"], 2.1).texts["state"] == "importing"
+    task = state.tasks["worker-0"]
+    row = row_texts(task, 5.2)
+    assert (row["state"], row["step"], task.progress) == ("importing 3 s", "", None)
+    assert row_texts(task, 2.1)["state"] == "importing"
 
 
 def test_steps_without_a_total_have_no_bar_and_more_steps_than_planned_fill_it():
     state = replayed(JobState(), event("a", "step", step=7), event("b", "step", step=7, steps=5))
-    one, other = (task_row(task, 2.0) for task in state.tasks.values())
-    assert (one.texts["step"], one.progress) == ("7", None)
-    assert (other.texts["step"], other.progress) == ("7/5", 1.0)
+    shown = [(row_texts(task, 2.0)["step"], task.progress) for task in state.tasks.values()]
+    assert shown == [("7", None), ("7/5", 1.0)]
 
 
 def test_of_many_tasks_the_failed_the_first_and_the_slowest_are_shown_in_order():
@@ -75,7 +75,7 @@ def test_an_evaluator_shows_its_last_result_while_it_waits_for_the_next_checkpoi
         event("evaluator-0", "phase", phase="evaluating"),
         event("evaluator-0", "evaluation", step=None, accuracy="high"),
     ):
-        texts = task_row(replayed(state, message).tasks["evaluator-0"], 3.0).texts
+        texts = row_texts(replayed(state, message).tasks["evaluator-0"], 3.0)
         seen.append((texts["state"], texts["step"]))
     assert seen == [
         ("ready", ""), ("evaluating 2 s", ""), ("accuracy 0.913", "120"), ("evaluating 2 s", "120"), ("ready", "")
@@ -98,26 +98,26 @@ def test_an_evaluator_shows_its_last_result_while_it_waits_for_the_next_checkpoi
     ],
 )
 def test_a_narrow_terminal_shows_fewer_columns(width, shown):
-    assert list(fitting_columns([task_row(trained(images_per_s=1.0), 1.0)], width, several_hosts=True)) == shown
+    assert list(fitting_columns([row_texts(trained(images_per_s=1.0), 1.0)], width, several_hosts=True)) == shown
 
 
 def test_hosts_are_shown_only_if_there_are_several():
-    assert "host" not in fitting_columns([task_row(TaskState("worker-0", "h1"), 0.0)], 200, several_hosts=False)
+    assert "host" not in fitting_columns([row_texts(TaskState("worker-0", "h1"), 0.0)], 200, several_hosts=False)
 
 
 def test_a_wide_terminal_has_room_for_phases_and_bars():
-    row = task_row(trained(images_per_s=1.0), 1.0)
+    row = row_texts(trained(images_per_s=1.0), 1.0)
     sizes = [fitting_columns([row], width, several_hosts=False) for width in (69, 73, 80, 200)]
     assert [(widths["state"], widths["bar"]) for widths in sizes] == [(11, 8), (15, 8), (15, 15), (15, 30)]
 
 
 @given(st.integers(1, 300), st.text(max_size=60), st.text(max_size=60))
 def test_lines_fit_whatever_the_texts(width, name, activity):
-    row = task_row(TaskState(name, name, activity=activity), 0.0)
+    row = row_texts(TaskState(name, name, activity=activity), 0.0)
     widths = fitting_columns([row], width, several_hosts=True)
     assert "task" in widths
     assert cell_len(header(widths)) <= width
-    assert cell_len(line(row, widths)) <= width
+    assert cell_len(line(row, 0.5, widths)) <= width
 
 
 def test_the_bar_is_thick_as_far_as_the_steps_are_done():
@@ -125,8 +125,8 @@ def test_the_bar_is_thick_as_far_as_the_steps_are_done():
 
 
 def test_numbers_are_right_aligned_and_long_texts_end_with_an_ellipsis():
-    row = task_row(trained(images_per_s=1.0), 1.0)
+    row = row_texts(trained(images_per_s=1.0), 1.0)
     widths = {"task": 6, "state": 11, "step": 8, "bar": 5}
     assert header(widths) == "task    state            step"
-    assert line(row, widths) == "worke…  training       20/100  ━────"
+    assert line(row, 0.2, widths) == "worke…  training       20/100  ━────"
     assert (cut("abc", 3), cut("abcd", 3), cut("abcd", 1)) == ("abc", "ab…", "…")

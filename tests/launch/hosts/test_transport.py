@@ -322,7 +322,7 @@ Host key verification failed.
         (FAR, "ssh: connect to host h1 port 22: Connection timed out", ["does not answer", "firewall"]),
         (FAR, "ssh: connect to host h1 port 22: No route to host", ["does not answer", "ssh -v me@h1"]),
         (FAR, "ssh: connect to host h1 port 22: Network is unreachable", ["does not answer"]),
-        (FAR, "did not say hello within 30 s", ["does not answer", "ssh -v me@h1"]),
+        (FAR, "did not say hello within 30 s", ["does not answer", "run this to see why: ssh -- me@h1 true"]),
         (FAR, "tfdist: 1: exec: /opt/py: not found", ["program cannot be run", "/opt/py", "--python"]),
         (FAR, "tfdist: 1: exec: /etc: Permission denied", ["program cannot be run", "/etc", "--python"]),
         (FAR, "PermissionError: [Errno 13] Permission denied: '/x/tfdist-0123456789ab'", ["temporary folder", "TMPDIR"]),

@@ -1,7 +1,8 @@
 import pytest
 
-from tfdist.launch.inherit.leader import LONGEST, Key, given_up, parse
-from tfdist.launch.json_lines import LineReader
+from tfdist.launch.agent_program.json_lines import LineReader
+from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.inherit.leader import LONGEST, Key, Rendezvous, given_up, parse
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,10 @@ def test_a_proof_holds_for_one_nonce_task_token_and_secret():
 
 def test_the_reason_of_a_peer_has_no_escapes():
     assert given_up({"failed": "a\x1b]0;title\x07b", "by": "worker-1"}) == "ab (says worker-1)"
+
+
+def test_the_peers_of_a_task_are_all_others_but_evaluators():
+    cluster = Cluster({"worker": ("a:1", "b:1", "a:2", "[fd00::1]:1"), "ps": ("a:3",), "evaluator": ("e:1",)})
+    rendezvous = Rendezvous(cluster, Task("worker", 1))
+    assert rendezvous.peers == {"worker-0": "a:1", "worker-2": "a:2", "worker-3": "[fd00::1]:1", "ps-0": "a:3"}
+    assert rendezvous.hosts == {"worker-0": "a", "worker-2": "a", "worker-3": "fd00::1", "ps-0": "a"}

@@ -16,7 +16,6 @@ from tfdist.launch.inherit.table import (
     inherited,
     normalize,
     on_same_host,
-    peers_of,
     split,
     workers_on,
 )
@@ -156,16 +155,6 @@ def test_an_address_without_a_port_is_refused(address):
 )
 def test_tasks_of_a_role_on_one_host_are_counted(task, earlier, same):
     assert (earlier_on_host(CLUSTER, task), on_same_host(CLUSTER, task)) == (earlier, same)
-
-
-def test_the_peers_of_a_task_are_all_others_but_evaluators():
-    peers = dict(peers_of(CLUSTER, Task("worker", 1)))
-    assert peers == {
-        Task("worker", 0): "a:1",
-        Task("worker", 2): "a:2",
-        Task("worker", 3): "[fd00::1]:1",
-        Task("ps", 0): "a:3",
-    }
 
 
 def test_ports_are_counted_on_each_host():

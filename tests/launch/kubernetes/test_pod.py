@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.launch.cluster import parse_tf_config
-from tfdist.launch.kubernetes.manifest import manifest
+from tfdist.launch.kubernetes.manifest import literal, manifest, tf_config
 from tfdist.launch.kubernetes.options import Kind
-from tfdist.launch.kubernetes.pod import literal, tf_config
 
 from .kubelet import CPUS, expand, pods
 from .workloads import PARAMETER_SERVER, options, workload

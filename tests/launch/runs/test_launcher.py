@@ -17,7 +17,6 @@ from tfdist.launch.agents.inbox import Inbox, Interrupted
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import (
-    Answer,
     Launcher,
     read_launcher,
     request,
@@ -122,15 +121,15 @@ def test_a_request_to_stop_arrives_as_an_interruption_that_names_the_command(run
     with serve(run_dir, inbox, lambda: ["worker-0"]):
         answer = request(run_dir, "stop")
         assert inbox.get(5.0).message == Interrupted(signal.SIGTERM, "tfdist stop")
-    assert answer == Answer(os.getpid(), ("worker-0",))
+    assert answer == ("worker-0",)
 
 
 def test_a_status_request_changes_nothing(run_dir):
     running, inbox = ["worker-0", "worker-1"], Inbox()
     with serve(run_dir, inbox, lambda: running):
-        assert request(run_dir, "status").running == ("worker-0", "worker-1")
+        assert request(run_dir, "status") == ("worker-0", "worker-1")
         running.pop()
-        assert request(run_dir, "status").running == ("worker-0",)
+        assert request(run_dir, "status") == ("worker-0",)
         with pytest.raises(ConnectionRefusedError, match="no answer"):
             request(run_dir, "restart")
     with pytest.raises(Empty):
@@ -157,7 +156,7 @@ def test_the_socket_of_a_killed_launcher_refuses_and_is_replaced(run_dir):
     with pytest.raises(ConnectionRefusedError):
         request(run_dir, "stop")
     with serve(run_dir, Inbox(), list):
-        assert request(run_dir, "status").running == ()
+        assert request(run_dir, "status") == ()
 
 
 def test_a_client_that_sends_nonsense_or_nothing_does_not_end_the_service(run_dir):
@@ -168,7 +167,7 @@ def test_a_client_that_sends_nonsense_or_nothing_does_not_end_the_service(run_di
                 client.connect(f"/proc/self/fd/{folder}/control.sock")
                 client.sendall(data)
         os.close(folder)
-        assert request(run_dir, "status").running == ()
+        assert request(run_dir, "status") == ()
 
 
 @pytest.mark.parametrize("answer", [b'{"pid": 1, "running": 5}\n', b"[]\n", b"[" * 50_000 + b"\n", b""])
@@ -193,7 +192,7 @@ def test_a_socket_of_somebody_else_does_not_end_the_client(answer, run_dir):
 
 def test_escapes_in_the_names_of_tasks_are_not_shown(run_dir):
     with serve(run_dir, Inbox(), lambda: ["a\x1b]0;title\x07b"]):
-        assert request(run_dir, "status").running == ("ab",)
+        assert request(run_dir, "status") == ("ab",)
 
 
 def test_a_missing_run_folder_does_not_hurt_the_job(tmp_path):

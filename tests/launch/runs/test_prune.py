@@ -7,8 +7,8 @@ import pytest
 
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import this_launcher
-from tfdist.launch.runs.prune import delete, old_runs
 from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.state import delete, old_runs
 
 DAY_S = 86400.0
 NAME = "20260101T120000Z-launch"

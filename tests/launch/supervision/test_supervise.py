@@ -42,9 +42,9 @@ def test_the_other_tasks_are_stopped_a_while_after_a_failure():
 def test_a_second_failure_does_not_delay_the_stop():
     supervisor, _ = supervisor_of({"worker": 3}, settle_s=3.0)
     supervisor.handle(exited("worker-1", 1))
-    first = supervisor.deadlines.of(supervisor.settle)
+    first = supervisor.deadlines.get(supervisor.settle)
     supervisor.handle(exited("worker-2", 1))
-    assert supervisor.deadlines.of(supervisor.settle) == first
+    assert supervisor.deadlines.get(supervisor.settle) == first
 
 
 def frozen(task):
@@ -146,7 +146,7 @@ def test_servers_that_exit_with_0_are_not_stopped_again():
 
 def test_tasks_that_were_stopped_before_their_start_do_not_start_too_late():
     supervisor, channel = supervisor_of({"worker": 2}, grace_s=300.0)
-    supervisor.deadlines.set(supervisor._start_timed_out, time.monotonic() + 60.0)
+    supervisor.deadlines[supervisor._start_timed_out] = time.monotonic() + 60.0
     supervisor.handle(Interrupted(signal.SIGINT))
     supervisor.deadlines.run_due(time.monotonic() + 61.0)
     assert len(channel.stops()) == 1
@@ -169,7 +169,7 @@ def after_an_early_exit(listening=("worker-0",), cpu_per_check=0.01, output=None
         supervisor.handle(Listening(task, time.time() - 60.0))
     supervisor.handle(exited("worker-1", 0), now)
     for check in range(1, 10):
-        if supervisor.deadlines.of(supervisor.joining.check) is not None:
+        if supervisor.deadlines.get(supervisor.joining.check) is not None:
             supervisor.deadlines.run_due(now + 2.0 * check)
             if output and not supervisor.tasks.stopped:
                 supervisor.handle(output)
@@ -315,7 +315,7 @@ def test_the_local_agent_may_be_silent():
 
 def test_the_time_limit_stops_the_job_once():
     supervisor, channel = supervisor_of({"worker": 1}, timeout_s=5.0)
-    supervisor.deadlines.set(supervisor._time_out, 100.0)
+    supervisor.deadlines[supervisor._time_out] = 100.0
     channel.last_received = 100.0
     supervisor.deadlines.run_due(99.9)
     assert not channel.stops()
@@ -406,7 +406,7 @@ def test_messages_of_an_earlier_attempt_change_nothing():
     supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}))
     supervisor.handle(exited("worker-1", 1))
     assert supervisor.tasks.running == {"worker-0", "worker-1"}
-    assert supervisor.deadlines.of(supervisor.settle) is None
+    assert supervisor.deadlines.get(supervisor.settle) is None
     assert channel.sent == []
     supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}, attempt=1))
     assert sorted(message.attempt for message in channel.sent) == [0, 1]
@@ -419,7 +419,7 @@ def test_a_host_whose_tasks_have_ended_may_leave():
     supervisor.handle(exited("worker-1", 0))
     supervisor.handle(AgentLost("h2", "its stream ended", time.time()))
     assert supervisor.tasks.running == {"worker-0"}
-    assert supervisor.deadlines.of(supervisor.settle) is None
+    assert supervisor.deadlines.get(supervisor.settle) is None
     supervisor.handle(exited("worker-0", 0))
     assert diagnose(supervisor.tasks.history, supervisor.job).status is Status.OK
 
@@ -455,7 +455,7 @@ def test_a_stop_of_servers_after_success_has_no_reason():
 
 def test_a_stop_at_a_time_limit_names_the_option():
     supervisor, _ = supervisor_of({"worker": 1}, timeout_s=5.0)
-    supervisor.deadlines.set(supervisor._time_out, 0.0)
+    supervisor.deadlines[supervisor._time_out] = 0.0
     supervisor.tasks.announce = (announced := []).append
     supervisor.deadlines.run_due(1.0)
     assert [stopped.reason for stopped in announced] == ["--timeout 5 s"]

@@ -97,11 +97,12 @@ def test_a_long_reason_leaves_room():
     assert short_form(FAILED, 1, "\u00e4" * LIMIT).endswith("logs: runs/a\n")
 
 
-def test_bytes_that_are_not_utf_8_are_replaced(tmp_path):
+def test_bytes_that_are_not_utf_8_are_replaced(tmp_path, monkeypatch):
     assert ended(3, "caf\udce9 \ud800") == "exit code 3: caf\ufffd \ufffd"
     outcome = Outcome(Status.FAILED, 3, "r", log=("b\udcff",), hints=("h\udcff",), run_dir="runs/\udcff")
     assert short_form(outcome, 3, "a\udcff") == "exit code 3: a\ufffd\n| b?\nhint: h?\nlogs: runs/?\n"
-    assert write(tmp_path / "log", "a\udcff") == ""
+    monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(tmp_path / "log"))
+    write("a\udcff")
     assert (tmp_path / "log").read_bytes() == b"a?"
 
 
@@ -111,8 +112,9 @@ def test_success_is_short():
     )
 
 
-def test_without_a_file_nothing_is_written(tmp_path):
-    assert write(None, "x") == ""
-    assert write(tmp_path / "log", "x") == ""
-    assert (tmp_path / "log").read_text() == "x"
-    assert write(tmp_path, "x") == f"{tmp_path}: Is a directory"
+def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, capsys):
+    write("x")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(tmp_path))
+    write("x")
+    assert capsys.readouterr().err == f"warning: {tmp_path}: Is a directory: not written how the job ended\n"

@@ -21,13 +21,13 @@ def failed_after(states, *, ports=True):
     supervisor, _ = supervisor_of({"worker": 3}, ports=ports)
     failures = []
     watch = FrozenWatch(supervisor.tasks, lambda frozen, now: failures.append((now, frozen.tasks)))
-    supervisor.deadlines.times.clear()
+    supervisor.deadlines.clear()
     watch.start(0.0)
     for check, state in enumerate(states, 1):
         now = check * FREEZE_CHECK_S
         if state:
             supervisor.tasks.history.states["worker-1"] = ProcessState(state, time=now - 0.1)
-        assert not ports or supervisor.deadlines.of(watch.check) == now
+        assert not ports or supervisor.deadlines.get(watch.check) == now
         supervisor.deadlines.run_due(now)
     return failures
 
@@ -66,7 +66,7 @@ def test_due_actions_run_once_in_the_order_of_their_times():
     deadlines, done = Deadlines(), []
     actions = {name: (lambda now, name=name: done.append((name, now))) for name in "abc"}
     for name, at in {"a": 3.0, "b": 1.0, "c": 9.0}.items():
-        deadlines.set(actions[name], at)
+        deadlines[actions[name]] = at
     deadlines.run_due(3.0)
     deadlines.run_due(4.0)
     assert done == [("b", 3.0), ("a", 3.0)]
@@ -84,13 +84,13 @@ def test_an_action_can_cancel_and_postpone_others():
 
     def first(_):
         deadlines.cancel(never)
-        deadlines.set(later, 5.0)
+        deadlines[later] = 5.0
 
     for action in (first, never, later):
-        deadlines.set(action, 1.0)
+        deadlines[action] = 1.0
     deadlines.run_due(1.0)
     assert done == []
-    assert (deadlines.of(later), deadlines.of(never)) == (5.0, None)
+    assert (deadlines.get(later), deadlines.get(never)) == (5.0, None)
     deadlines.run_due(5.0)
     assert done == [5.0]
     assert deadlines.next() == math.inf
@@ -305,7 +305,7 @@ def notes_about(source, folder, *, listens=(), has_cluster=True):
         supervisor.handle(Started(name, 7, 1.0), 100.0)
     for name in listens:
         supervisor.handle(Listening(name, 2.0), 102.0)
-    assert supervisor.deadlines.of(supervisor.joining.check_config) == 100.0 + LISTEN_S
+    assert supervisor.deadlines.get(supervisor.joining.check_config) == 100.0 + LISTEN_S
     supervisor.deadlines.run_due(100.0 + LISTEN_S)
     return [note.text for note in notes], diagnose(supervisor.history, supervisor.job).hints
 

@@ -55,7 +55,7 @@ def clock(monkeypatch):
 
     clock = Clock()
     log = partial(WindowLog, clock=clock, read=lambda: Reading(0, 0, 0, 0))
-    monkeypatch.setattr("tfdist.models.custom.program.WindowLog", log)
+    monkeypatch.setattr("tfdist.models.custom.stepper.WindowLog", log)
     return clock
 
 

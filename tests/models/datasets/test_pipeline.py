@@ -24,7 +24,7 @@ def tf():
 @pytest.fixture
 def numbers(tf):
     """100 examples labelled with their index, and the list of decoded indices."""
-    from tfdist.models.datasets.pipeline import Examples
+    from tfdist.models.datasets.table import Examples
 
     decoded = []
 

@@ -49,7 +49,7 @@ def test_optimizers_compute_the_updates_of_keras_and_continue_theirs(optimizer):
     import tensorflow as tf
     from tf_keras.optimizers import legacy
 
-    from tfdist.models.graph import optimizers
+    from tfdist.models.graph import variables
 
     spec = TrainingSpec(optimizer=optimizer, learning_rate=0.1)
     gradients = 1e-6 * np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)  # as small as epsilon is
@@ -60,9 +60,9 @@ def test_optimizers_compute_the_updates_of_keras_and_continue_theirs(optimizer):
     with tf.Graph().as_default() as graph:
         ours = tf.compat.v1.Variable(np.ones(4, np.float32), use_resource=True, name="weight")
         gradient = tf.compat.v1.placeholder(tf.float32, (4,))
-        base = optimizers.build(spec)
+        base = variables.build_optimizer(spec)
         step = base.apply_gradients([(gradient, ours)])
-        slots, powers = optimizers.slots(spec, base, [ours]), optimizers.powers(spec, base)
+        slots, powers = variables.slots_of(base, [ours]), variables.powers_of(base)
         value = ours.read_value()
         initialize = tf.compat.v1.global_variables_initializer()
     assert [slot.op.name for slot in slots] == (["weight/Adam", "weight/Adam_1"] if slots else [])
@@ -113,11 +113,11 @@ def test_a_batch_of_synthetic_data_is_that_of_its_replica():
     import tensorflow as tf
 
     from tfdist.models.datasets import synthetic
-    from tfdist.models.graph import inputs
+    from tfdist.models.graph.replica import inputs
 
     spec = TrainingSpec(dataset="synthetic", image_size=32, batch_size=2, classes=10, workers=2)
     with tf.Graph().as_default() as graph:
-        batch = inputs.inputs(spec, 1)
+        batch = inputs(spec, 1)
     session = tf.compat.v1.Session(graph=graph)
     batch.start(session, 0)
     images, labels = session.run([batch.images, batch.labels])
@@ -130,13 +130,13 @@ def test_real_data_starts_at_the_example_of_the_checkpoint():
     import tensorflow as tf
 
     from tfdist.models.datasets import pipeline
-    from tfdist.models.graph import inputs
+    from tfdist.models.graph.replica import inputs
     from tfdist.models.training import feed
 
     spec = TrainingSpec(dataset="digits", image_size=32, batch_size=4, classes=10, workers=2, shuffle=64)
     expected = next(iter(feed.batches(spec, pipeline.Share(2, 1), 16)))
     with tf.Graph().as_default() as graph:
-        batch = inputs.inputs(spec, 1)
+        batch = inputs(spec, 1)
     session = tf.compat.v1.Session(graph=graph)
     batch.start(session, 16)
     images, labels = session.run([batch.images, batch.labels])
@@ -144,10 +144,8 @@ def test_real_data_starts_at_the_example_of_the_checkpoint():
     assert (images == expected[0].numpy()).all()
 
 
-def test_a_context_counts_the_examples_of_an_update():
-    from tfdist.models.graph.between import batch_of
-
-    assert batch_of(SPEC) == 8
+def test_an_update_has_the_examples_of_all_workers_that_step_together():
+    assert SPEC.update_examples == 8
     sync = {"strategy": StrategyName.BETWEEN_GRAPH, "workers": 3, "ps": 1, "batch_size": 8, "sync": True}
-    assert batch_of(TrainingSpec(**sync)) == 24
-    assert batch_of(TrainingSpec(**sync, backup_workers=1)) == 16
+    assert TrainingSpec(**sync).update_examples == 24
+    assert TrainingSpec(**sync, backup_workers=1).update_examples == 16

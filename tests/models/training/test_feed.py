@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfdist.launch.cluster import Task
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import feed
+from tfdist.models.training.context import TrainingContext
 from tfdist.strategies.build import build
 from tfdist.strategies.options import StrategyName
 
@@ -26,7 +27,7 @@ found = {}
 for name, strategy in strategies.items():
     for dataset in ("synthetic", "digits"):
         spec = TrainingSpec.from_json({**first.to_json(), "strategy": name, "dataset": dataset})
-        batches = feed.synchronous(spec, strategy, feed.share(spec, Task("worker", 0), strategy.num_replicas_in_sync))
+        batches = feed.synchronous(TrainingContext(spec, strategy, Task("worker", 0), 1))
         images, labels = batches.draw(batches.source)
         found[f"{name} {dataset}"] = [
             [value.device.rpartition(":")[2] for value in strategy.experimental_local_results(part)]

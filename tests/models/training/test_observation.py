@@ -1,8 +1,12 @@
-"""What a task records about its process."""
+"""What a task records about its process, its libraries and its GPUs."""
 
 import os
 
+import pytest
+
 from tfdist.models.training import observation
+from tfdist.models.training.readings import OpenGpus
+from tfdist.models.training.windows import WindowLog
 from tfdist.strategies.options import Keras
 
 
@@ -20,7 +24,51 @@ def test_software_names_the_keras_that_trains():
 
 
 def test_resource_usage_of_the_process():
-    process = observation.process()
+    process = observation.process(Keras.TWO, ["/job:localhost/replica:0/task:0/device:CPU:0"])
     assert set(process["affinity"]) == os.sched_getaffinity(0)
     assert process["peak_memory_bytes"] > 10e6
+    assert process["gpu_peak_bytes"] == ()
     assert observation.since_start() > 0
+
+
+def test_the_first_step_ends_after_its_trace():
+    log = WindowLog(clock=lambda: 28.0, opened_at=18.0, first_step_at=25.0)
+    phases = observation.first_step_phases(log)
+    assert phases["trace"] == 7.0
+    assert phases["first_step_end"] == pytest.approx(observation.since_start() - 3.0, abs=1.0)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Lets TensorFlow see a GPU."""
+    import tensorflow as tf
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0"])
+
+
+def test_without_a_gpu_there_is_nothing_to_add():
+    assert observation.gpu_software() == {}
+
+
+def test_versions_are_those_of_the_wheels_or_of_the_build(gpu, monkeypatch):
+    import tensorflow as tf
+
+    wheels = {"nvidia-cudnn-cu12": "9.28.0.42", "nvidia-nccl-cu12": "2.32.3", "nvidia-ml-py": "13.6"}
+    monkeypatch.setattr(observation, "_version", lambda wheel: wheels.get(wheel, ""))
+    monkeypatch.setattr(observation, "read_text", lambda path: "570.86\n")
+    monkeypatch.setattr(observation, "open_gpus", lambda: OpenGpus(note="nvidia-ml-py is not installed"))
+    found = observation.gpu_software()
+    assert found == {
+        "cuda": f"built with {tf.sysconfig.get_build_info()['cuda_version']}", "cudnn": "9.28.0.42", "nccl": "2.32.3",
+        "driver": "570.86", "tf32": "on", "nvidia-ml-py": "nvidia-ml-py is not installed",
+    }  # fmt: skip
+    monkeypatch.setattr(observation, "open_gpus", lambda: OpenGpus())
+    assert observation.gpu_software()["nvidia-ml-py"] == "13.6"
+
+
+def test_peak_memory_is_that_of_each_gpu(gpu, monkeypatch):
+    import tensorflow as tf
+
+    peaks = {"/device:GPU:0": 5, "/device:GPU:1": 7}
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda device: {"peak": peaks[device]})
+    assert observation.peak_gpu_memory(["/device:GPU:0", "/device:GPU:1", "/device:CPU:0"]) == (5, 7)

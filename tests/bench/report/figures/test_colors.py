@@ -5,7 +5,7 @@ from math import dist
 
 import pytest
 
-from tfdist.bench.report.figures.colors import ASYNC, DARK, INK, MUTED, NONE, PALETTE, PAPER, RED, SYNC
+from tfdist.bench.report.figures.colors import ASYNC, INK, MUTED, NONE, PALETTE, PAPER, RED, SYNC, THEME
 
 VISIONS = {
     "usual": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -40,7 +40,7 @@ def lab(color, vision):
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
-SCHEMES = pytest.mark.parametrize("scheme", [lambda color: color, DARK.__getitem__], ids=["light", "dark"])
+SCHEMES = pytest.mark.parametrize("scheme", [lambda color: color, lambda color: THEME[color][1]], ids=["light", "dark"])
 
 
 @SCHEMES

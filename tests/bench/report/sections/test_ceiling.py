@@ -1,7 +1,7 @@
 from tests.bench.collectives.lines import line, sweep
 from tfdist.bench.collectives.results import SweepFolder
 from tfdist.bench.report.build import make_report
-from tfdist.bench.report.write import write_report
+from tfdist.bench.report.write import write_page
 
 
 def records(make_record, floor_ms):
@@ -48,7 +48,7 @@ def test_the_sweep_is_part_of_the_report_and_of_its_files(tmp_path, save_all, ma
     root = saved(tmp_path, save_all, make_record, floor_ms=100)
     report = make_report([root])
     assert section(report, "collectives").title == "All-reduce by size"
-    write_report(report, root)
+    write_page(report, root)
     assert (root / "ceiling.csv").exists()
     assert (root / "collectives_busbw.png").exists()
     assert "Ceiling of the network" in (root / "report.md").read_text()

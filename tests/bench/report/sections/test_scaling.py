@@ -42,7 +42,8 @@ def test_arms_that_differ_in_size_only_are_one_curve() -> None:
     ideal = data.set_index("arm")["images_per_s_ideal"]
     assert ideal["mirrored/4"] == pytest.approx(2 * ideal["mirrored/2"])
     assert made.answer == (f"On 4 devices, the most that were measured, mirrored/4 has the most images/s: {320 / 1.01 ** (1 / 4):.1f}, "
-                           "80% of 4 times one device.",)  # fmt: skip
+                           "80% of 4 times one device.",
+                           "That is as predicted from fewer devices: 345.5 images/s (296.6 to 401.5).")  # fmt: skip
 
 
 def test_a_curve_begins_at_the_baseline() -> None:
@@ -76,3 +77,15 @@ def test_other_batches_are_other_curves() -> None:
         "large/2": ["large/2"],
         "one": ["one"],
     }
+
+
+def test_each_size_is_predicted_from_the_smaller_ones() -> None:
+    slow = mirrored("mirrored/8", 0.3, 8)
+    made = section([*ONE, *TWO, *FOUR, *slow])
+    assert made is not None
+    data = made.charts[0].data.set_index("arm")
+    assert data.images_per_s_predicted.isna().to_dict() == {"one": True, "mirrored/2": True, "mirrored/4": False, "mirrored/8": False}  # fmt: skip
+    two, four, one = (data.images_per_s[name] for name in ("mirrored/2", "mirrored/4", "one"))
+    rest = {2: 2 / two - 1 / one, 4: 4 / four - 1 / one}
+    assert data.images_per_s_predicted["mirrored/8"] == pytest.approx(8 / (1 / one + 2 * rest[4] - rest[2]), rel=1e-3)
+    assert "slower than predicted" in made.answer[1]

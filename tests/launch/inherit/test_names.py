@@ -1,26 +1,25 @@
 import threading
 
-from tfdist.launch.inherit.peer import NameSearch, is_known
+from tfdist.launch.inherit.rendezvous import NameSearch, is_known
 
 
 def test_names_are_looked_up_until_all_are_known():
-    lookups, reports = [], []
+    lookups = []
 
     def known_later(host):
         lookups.append(host)
         return lookups.count(host) > {"a": 0, "b": 1}[host]
 
-    search = NameSearch({"worker-0": "a", "worker-1": "b"}, known_later)
-    assert search.run(threading.Event(), reports.append)
-    assert reports == [{"worker-1": "b"}]
+    search = NameSearch({"worker-0": "a", "worker-1": "b"}, threading.Event(), known_later)
+    search.run()
     assert lookups == ["a", "b", "b"]
     assert search.missing == {}
 
 
-def test_a_search_that_is_stopped_says_so():
+def test_a_search_that_is_stopped_ends():
     stop = threading.Event()
-    search = NameSearch({"worker-0": "a"}, lambda _: False)
-    assert not search.run(stop, lambda _: stop.set())
+    search = NameSearch({"worker-0": "a"}, stop, lambda _: stop.set())
+    search.run()
     assert search.missing == {"worker-0": "a"}
 
 

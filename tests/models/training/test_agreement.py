@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from tfdist.launch.cluster import Task
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training import exit_barrier
+from tfdist.models.training import agreement
+from tfdist.models.training.agreement import wait_before_exit, wait_for_sum
 from tfdist.models.training.context import TrainingContext
-from tfdist.models.training.exit_barrier import wait_before_exit, wait_for_sum
 
 LONG_S = 60.0
 
@@ -54,7 +54,7 @@ def test_only_workers_of_several_launchers_take_a_sum(inherited, workers, sums, 
     monkeypatch.delenv("TFDIST_INHERITED", raising=False)
     if inherited:
         monkeypatch.setenv("TFDIST_INHERITED", "1")
-    monkeypatch.setattr(exit_barrier, "make_sum", lambda job: taken.append)
+    monkeypatch.setattr(agreement, "make_sum", lambda strategy, workers: taken.append)
     job = TrainingContext(TrainingSpec(workers=workers), tf.distribute.get_strategy(), Task("worker", 0), workers)
     wait_before_exit(job)
     assert len(taken) == sums

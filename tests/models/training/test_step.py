@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfdist.launch.cluster import Task
 from tfdist.models.spec import Architecture, TrainingSpec
-from tfdist.models.training import creation
+from tfdist.models.training import step
 from tfdist.models.training.context import TrainingContext
 from tfdist.strategies.options import Keras, StrategyName
 
@@ -33,7 +33,7 @@ class Broadcasting:
 
 def test_initial_values_of_slots_are_not_broadcast():
     strategy = Broadcasting()
-    with creation._scope_of_constants(strategy):
+    with step._scope_of_constants(strategy):
         one, two = tf.Variable(1.0), tf.Variable([2.0, 3.0])
     assert strategy.broadcasts == []
     np.testing.assert_array_equal(one, 1.0)
@@ -60,9 +60,9 @@ def test_a_model_is_built_with_the_workers_own_copies(strategy, keras, own, monk
         contexts.append(tf.distribute.in_cross_replica_context())
         return tf.keras.Sequential()
 
-    monkeypatch.setattr(creation, "build_model", build)
-    monkeypatch.setattr(creation.optimizers, "build", lambda spec, model: None)
+    monkeypatch.setattr(step, "build_model", build)
+    monkeypatch.setattr(step.optimizers, "build", lambda spec, model: None)
     spec = TrainingSpec(strategy=strategy, keras=keras, model=Architecture.TINY)
-    created = creation.create(TrainingContext(spec, tf.distribute.MirroredStrategy(["CPU:0"]), Task("worker", 0), 1))
+    created = step.create(TrainingContext(spec, tf.distribute.MirroredStrategy(["CPU:0"]), Task("worker", 0), 1))
     assert contexts == [not own]
     assert created[1:] == (None, None)

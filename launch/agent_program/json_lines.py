@@ -18,16 +18,22 @@ class LineReader:
         self.longest = longest
         self.rest = bytearray()
         """The start of a line whose end is missing."""
+        self.skips = False
+        """The line that comes is the rest of one that was too long."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes, without their ends; one that is too long in pieces of at least `longest`."""
+        """The lines that `data` completes, without their ends; of one that is too long, at least `longest` bytes."""
         *ends, start = data.split(b"\n")
         lines = []
         for end in ends:
-            lines.append(bytes(self.rest + end))
+            if not self.skips:
+                lines.append(bytes(self.rest + end))
             self.rest.clear()
-        self.rest += start
+            self.skips = False
+        if not self.skips:
+            self.rest += start
         if len(self.rest) >= self.longest:
             lines.append(bytes(self.rest))
             self.rest.clear()
+            self.skips = True
         return lines

@@ -1,4 +1,4 @@
-from tfdist.launch.json_lines import LineReader, to_line
+from tfdist.launch.agent_program.json_lines import LineReader, to_line
 
 
 def test_lines_are_complete_at_their_end():
@@ -8,8 +8,9 @@ def test_lines_are_complete_at_their_end():
     assert LineReader().feed(text) == [b'{"go": true}', b'{"missing": []}']
 
 
-def test_a_line_that_is_too_long_comes_in_pieces():
+def test_of_a_line_that_is_too_long_only_the_start_is_kept():
     reader = LineReader(4)
     assert reader.feed(b"123") == []
     assert reader.feed(b"45") == [b"12345"]
-    assert reader.feed(b"678\n9\n") == [b"678", b"9"]
+    assert reader.feed(b"678") == []
+    assert reader.feed(b"678\n9\n") == [b"9"]

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tfdist.models.training.preemption import SaveRequests
+from tfdist.models.training.saver import SaveRequests
 
 
 def test_signals_are_noted_until_they_are_released():

@@ -5,10 +5,10 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from tfdist.launch import probe
+from tfdist.launch.agent_program import probe
+from tfdist.launch.agent_program.probe import ProbeServer, dial, dial_all, measure_link
 from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.messages import LinkSpeed
-from tfdist.launch.probe import ProbeServer, dial, dial_all, measure_link
 
 TOKEN = "a-token"
 SOON_S = 2.0

@@ -1,0 +1,81 @@
+"""Figures of arms in the formats that dashboards for continuous benchmarking read. Pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfdist.bench.statistics import Comparison, Interval
+from tfdist.launch.str_enum import StrEnum
+
+if TYPE_CHECKING:
+    from tfdist.bench.report.across import Change
+    from tfdist.bench.report.build import Report
+
+
+class ExportFormat(StrEnum):
+    """What --export writes to stdout."""
+
+    BENCHER = "bencher"
+    """Bencher Metric Format: https://bencher.dev/docs/reference/bencher-metric-format."""
+    GITHUB = "github"
+    """Input of github-action-benchmark with `tool: customBiggerIsBetter`."""
+    JSON = "json"
+    """As --json."""
+
+
+@dataclass(frozen=True)
+class ExportedFigure:
+    """A figure of one arm; more is better."""
+
+    arm: str
+    measure: str
+    """Its name at Bencher: `throughput` or `ratio`."""
+    unit: str
+    value: float
+    interval: Interval | None
+
+    @property
+    def name(self) -> str:
+        """Unique among the figures of a bench."""
+        return self.arm if self.measure == "throughput" else f"{self.arm}: {self.measure}"
+
+
+def exported(figures: Iterable[ExportedFigure], form: ExportFormat) -> Any:
+    """The JSON values of a format other than JSON itself."""
+    if form is ExportFormat.BENCHER:
+        arms: dict[str, dict[str, dict[str, float]]] = {}
+        for each in figures:
+            limits = {"lower_value": each.interval.low, "upper_value": each.interval.high} if each.interval else {}
+            arms.setdefault(each.arm, {})[each.measure] = {"value": each.value, **limits}
+        return arms
+    return [
+        {"name": each.name, "unit": each.unit, "value": each.value}
+        | ({"range": f"{each.interval.low:.4g} to {each.interval.high:.4g}"} if each.interval else {})
+        for each in figures
+    ]
+
+
+def figures_of(report: "Report") -> Iterator[ExportedFigure]:
+    """The throughput of each measured arm, unless it is known to be wrong."""
+    from tfdist.bench.report.format import in_unit
+
+    for row in report.rows:
+        if row.images_per_s and row.valid:
+            yield ExportedFigure(row.label, "throughput", in_unit("images/s", [row]), row.images_per_s, row.spread)
+
+
+def ratios_of(compared: Iterable[tuple[str, Comparison]]) -> Iterator[ExportedFigure]:
+    """The throughput of each arm over that of its base."""
+    for arm, found in compared:
+        yield ExportedFigure(arm, "ratio", "times the base", found.ratio, found.interval)
+
+
+def figures_of_changes(changes: Iterable["Change"]) -> Iterator[ExportedFigure]:
+    """The throughput of the new bench, and its ratios over the base."""
+    from tfdist.bench.report.format import in_unit
+
+    for change in changes:
+        if change.comparison:
+            unit = in_unit("images/s", [change.new])
+            yield ExportedFigure(change.arm, "throughput", unit, change.new.rate, change.new.spread)
+            yield from ratios_of([(change.arm, change.comparison)])
