@@ -27,6 +27,7 @@ SENTENCES = {
     "launch": "Run a training: the built-in MobileNetV2, or your program.",
     "runs": "List the recent runs and benches, the newest first.",
     "logs": "Print what the tasks of a run wrote.",
+    "stacks": "Print what all tasks of a running job are doing now.",
     "stop": "Stop a run and wait until it has ended.",
     "export": "Write the model of the last checkpoint of a run.",
     "check": "Run your program for a few steps under each strategy.",

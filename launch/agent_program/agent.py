@@ -341,7 +341,7 @@ class Agent:
 
         self._send_later("inspected", host, request=request, time=now, **values)
 
-    def _do_dump_stacks(self, request: int, tasks: list[str]) -> None:
+    def _do_dump_stacks(self, request: int, tasks: list[str], full: bool) -> None:
         running = [task for task in self.by_pid.values() if task.name in tasks]
         asked_at: dict[str, float] = {}  # of the tasks that write their stacks
         for task in running:
@@ -352,22 +352,23 @@ class Agent:
         deadline = time.monotonic() + stacks.DUMP_S
 
         def methods() -> dict[str, Any]:
-            found = {task.name: self._collect_stacks(task, asked_at.get(task.name), deadline) for task in running}
+            found = {task.name: self._collect_stacks(task, asked_at.get(task.name), deadline, full) for task in running}
             return {"methods": found}
 
         self._send_later("stacks_dumped", methods, request=request)
 
-    def _collect_stacks(self, task: _RunningTask, asked_at: float | None, deadline: float) -> str:
+    def _collect_stacks(self, task: _RunningTask, asked_at: float | None, deadline: float, full: bool) -> str:
         """Wait in a thread for the task's own stacks, or find others; return the method, or why there are none."""
         try:
-            if asked_at is not None and stacks.wait_for_stacks(lambda: task.stacks_written_at, asked_at):
+            own = asked_at is not None and stacks.wait_for_stacks(lambda: task.stacks_written_at, asked_at)
+            if own and not full:
                 return "faulthandler"
-            method, text = stacks.examine_stacks(task.pid, deadline)
+            method, text = stacks.examine_stacks(task.pid, deadline, full)
         except (OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
         values = {"task": task.name, "attempt": task.attempt, "stream": "stacks"}
         self.replies += [("output", {**values, "text": text[at : at + CHUNK]}) for at in range(0, len(text), CHUNK)]
-        return method
+        return "faulthandler" if own else method
 
     def _do_stop(self, tasks: list[str], grace_s: float, keeps_barrier: bool) -> None:
         self.clean_up_grace_s = grace_s

@@ -50,27 +50,30 @@ def wait_for_stacks(written_at: Callable[[], float], since: float) -> bool:
     return since <= written_at()
 
 
-def examine_stacks(session: int, deadline: float) -> "tuple[str, str]":
+def examine_stacks(session: int, deadline: float, full: bool = False) -> "tuple[str, str]":
     """The method, `py-spy` or `/proc`, and what it shows of the Python processes of a session, or of all if none is.
 
     Args:
         session: the pid of its first process.
         deadline: monotonic; py-spy is not started after it.
+        full: with the frames of C and C++, for which a process pauses for a moment; and what /proc shows.
     """
     running = map(int, filter(str.isdigit, os.listdir("/proc")))
     pids = [pid for pid in running if system.process_stat(pid)[3:4] == [str(session)]]
     pids = ([pid for pid in pids if is_python(pid)] or pids)[:MOST_PROCESSES]
-    spied = {pid: spy_stacks(pid) if time.monotonic() < deadline else "" for pid in pids}
-    return "py-spy" if any(spied.values()) else "/proc", "".join(spied[pid] or proc_threads(pid) for pid in pids)
+    spied = {pid: spy_stacks(pid, full) if time.monotonic() < deadline else "" for pid in pids}
+    seen = (text + (proc_threads(pid) if full or not text else "") for pid, text in spied.items())
+    return "py-spy" if any(spied.values()) else "/proc", "".join(seen)
 
 
-def spy_stacks(pid: int) -> str:
-    """What py-spy shows of a process; empty if it is not installed or fails. The process continues meanwhile."""
+def spy_stacks(pid: int, native: bool = False) -> str:
+    """What py-spy shows of a process; empty if it is not installed or fails. The process goes on unless `native`."""
     beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
     spy = system.find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
     if spy is None or system.process_state(pid) in SUSPENDED or not is_python(pid):
         return ""
-    dump = system.output_of([spy, "dump", "--nonblocking", "--full-filenames", "--pid", str(pid)])
+    how = "--native" if native else "--nonblocking"
+    dump = system.output_of([spy, "dump", how, "--full-filenames", "--pid", str(pid)])
     return stack_header("py-spy", pid) + dump if dump else ""
 
 

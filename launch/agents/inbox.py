@@ -82,6 +82,11 @@ class Interrupted:
 
 
 @dataclass(frozen=True)
+class StacksWanted:
+    """A user has asked for the stacks of all tasks."""
+
+
+@dataclass(frozen=True)
 class NextTurn:
     """Release the tasks that wait at the barrier: for this turn, or for good (None)."""
 
@@ -89,7 +94,7 @@ class NextTurn:
     """JSON that each task receives."""
 
 
-Content = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note
+Content = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note | StacksWanted
 """What arrives."""
 Message = Content | Restarting | Stopped
 OnMessage = Callable[[Message], None]

@@ -151,6 +151,8 @@ class DumpStacks(Request):
     """Write the stacks of these tasks' threads to their stream `stacks`."""
 
     tasks: tuple[str, ...]
+    full: bool = False
+    """Also the frames of C and C++, where py-spy is installed, and what each thread does in the kernel."""
 
 
 @dataclass(frozen=True)

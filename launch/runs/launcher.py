@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
-from tfdist.launch.agents.inbox import Inbox, Interrupted
+from tfdist.launch.agents.inbox import Inbox, Interrupted, StacksWanted
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json
 from tfdist.launch.redact import safe_text
@@ -33,7 +33,7 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
 
     Args:
         run_dir: the folder for the socket.
-        inbox: receives an `Interrupted` for each request to stop.
+        inbox: receives an `Interrupted` for each request to stop, a `StacksWanted` for each one for stacks.
         running: the tasks that run, for status requests.
     """
     with ExitStack() as stack:
@@ -50,7 +50,9 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
                         name = from_json(parse_json(_line(client)), dict[str, Any]).get("request")
                         if name == "stop":
                             inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
-                        if name in ("status", "stop"):
+                        if name == "stacks":
+                            inbox.put(None, StacksWanted())
+                        if name in ("status", "stop", "stacks"):
                             client.sendall(to_line(list(running())))
 
             thread = threading.Thread(target=answer_all, name="control", daemon=True)
@@ -61,7 +63,9 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
 
 
 def request(run_dir: RunDir, name: str) -> tuple[str, ...]:
-    """Send a `status` or `stop` request to a run's launcher. Anybody may have made a socket that looks like its own.
+    """Send a `status`, `stop` or `stacks` request to a run's launcher. Anybody may have made a socket like its own.
+
+    The stacks are then added to stacks.txt of each task, and events.jsonl says when.
 
     Returns:
         The tasks that run.

@@ -11,7 +11,17 @@ from typing import Any
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents import messages
 from tfdist.launch.agents.channel import SilenceDetector
-from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message, NextTurn, OnMessage, Restarting
+from tfdist.launch.agents.inbox import (
+    AgentLost,
+    Arrival,
+    Inbox,
+    Interrupted,
+    Message,
+    NextTurn,
+    OnMessage,
+    Restarting,
+    StacksWanted,
+)
 from tfdist.launch.diagnosis.diagnose import diagnose, first_failure, shows_cause
 from tfdist.launch.diagnosis.evidence import killed_from_outside
 from tfdist.launch.diagnosis.history import Entry, NotFinite, ReportedError, StartTimedOut, TimedOut
@@ -130,6 +140,8 @@ class Supervisor:
                 if self.policy.timeout_s is not None:
                     self.deadlines[self._time_out] = at + self.policy.timeout_s
                 self.barrier.start_turn(turn)
+            case StacksWanted():
+                self.tasks.dump_stacks(lambda _: None, full=True)
             case Interrupted():
                 self._interrupt(message, at)
             case messages.Terminated() if self.policy.kill_wait_s and not self.history.select(Interrupted):

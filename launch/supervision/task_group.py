@@ -100,10 +100,10 @@ class TaskGroup:
         for channel, tasks in self._by_channel(self.running).items():
             self.requests.send(channel, Inspect(tasks, gpus), partial(self._keep_states, tasks))
 
-    def dump_stacks(self, on_reply: OnReply) -> None:
+    def dump_stacks(self, on_reply: OnReply, full: bool = False) -> None:
         """Ask for the stacks of the running tasks; they go into the history. `on_reply` gets each host's answer."""
         for channel, tasks in self._by_channel(self.running).items():
-            self.requests.send(channel, DumpStacks(tasks), on_reply)
+            self.requests.send(channel, DumpStacks(tasks, full), on_reply)
 
     def stop(self, tasks: Collection[str], grace_s: float, keeps_barrier: bool = False) -> None:
         """Send SIGTERM to these tasks, and SIGKILL `grace_s` later."""

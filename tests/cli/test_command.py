@@ -20,6 +20,7 @@ COMMANDS = (
     "runs",
     "logs",
     "export",
+    "stacks",
     "stop",
     "sbatch",
     "bench",

@@ -80,6 +80,26 @@ def test_a_detached_run_outlives_its_terminal(folder, survivors):
     assert survivors() == []
 
 
+def test_stacks_say_what_each_task_does_while_it_continues(folder, survivors):
+    program = "import time, tfdist.launch.events as e; e.dump_on_request(); print('up', flush=True)\ndef load(): time.sleep(900)\nload()"
+    run_dir = detach("--strategy", "multiworker", "--", sys.executable, "-c", program)
+    logs = [run_dir.log(task, "stdout") for task in ("worker-0", "worker-1")]
+    wait_until(lambda: all(log.exists() and "up" in log.read_text() for log in logs))
+    for _ in range(2):  # the second one shows nothing of the first
+        both = tfdist("stacks", "last")
+        assert (both.returncode, both.stdout.count(" in load\n")) == (0, 2), both.stderr
+        assert re.search(r"=== worker-0\n(.|\n)*main thread python(.|\n)*=== worker-1\n", both.stdout)
+    one = tfdist("stacks", "last", "worker-1")
+    assert (one.returncode, one.stdout.count(" in load\n"), "worker-0" in one.stdout) == (0, 1, False)
+    wrong = tfdist("stacks", "last", "worker-7")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert tfdist("stop", "last").returncode == 0
+    ended = tfdist("stacks", "last")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.endswith("no stacks: it has ended (interrupted); see 'tfdist logs'\n")
+    assert survivors() == []
+
+
 def test_a_run_of_another_terminal_can_be_attached_to_until_its_end(folder, survivors):
     with Terminal([*TFDIST, *COUNTING], folder) as first, Terminal(["true"], folder):
         first.wait_for(r"\[worker-0\] count 1\n")

@@ -105,6 +105,16 @@ def test_py_spy_is_used_for_a_task_that_has_not_registered(tmp_path):
         assert "    load (train.py:12)\n" in agent.text("stacks")
 
 
+def test_the_full_stacks_have_native_frames_and_the_kernel_beside_those_of_python(tmp_path):
+    with real_agent(env=stand_in(tmp_path, 'echo "$@"')) as agent:
+        start(agent, REGISTER + HANG)
+        agent.send(DumpStacks(("worker-0",), full=True, request=7))
+        assert agent.wait_for(StacksDumped).methods == {"worker-0": "faulthandler"}
+        text = agent.text("stacks")
+        python, native, kernel = (text.index(each) for each in ("in load", "dump --native", "main thread python"))
+        assert python < native < kernel
+
+
 def test_a_py_spy_that_fails_or_hangs_leaves_proc(tmp_path):
     source = changed_agent(COMMAND_TIMEOUT_S=0.5)
     with real_agent(env=stand_in(tmp_path, "sleep 600"), source=source) as agent:
