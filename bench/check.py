@@ -98,7 +98,7 @@ class Checker:
 
     plan: CheckPlan
     folder: Path
-    """Of the logs: a folder of each strategy is made in it."""
+    """Folder of the logs; each strategy has one in it."""
     timeout_s: float
     """Limit of the time until the steps are trained."""
     start_arm: StartArm = start_arm

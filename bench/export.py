@@ -20,7 +20,7 @@ class ExportFormat(StrEnum):
     GITHUB = "github"
     """Input of github-action-benchmark with `tool: customBiggerIsBetter`."""
     JSON = "json"
-    """As --json."""
+    """The JSON of --json."""
 
 
 @dataclass(frozen=True)

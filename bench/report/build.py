@@ -157,7 +157,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | None]] = (
     batch_section,
     costs_section,
 )
-"""In the files of `bench/report/sections`. None: the folders hold no data for it."""
+"""Each in a file of `bench/report/sections`. None: the folders hold no data for it."""
 
 
 def sections_of(measured: ReportData) -> tuple[Section, ...]:

@@ -16,7 +16,7 @@ from tfdist.launch.agent_program.template import AGENT_VARIABLE, ANY_AGENT, read
 from tfdist.launch.job import Job
 
 VARIABLE = "TFDIST_TEMPLATE"
-"""With the value 0, every task is executed."""
+"""Its value 0 lets every task be executed."""
 _PROGRAM = (
     "import sys; sys.path[:] = filter(None, sys.path); from tfdist.launch.agent_program.template import main; main()"
 )

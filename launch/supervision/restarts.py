@@ -90,7 +90,7 @@ class AttemptLog:
 
     attempts: list[Attempt] = field(default_factory=list)
     saved: SavedState = field(default_factory=SavedState)
-    """Of the newest checkpoint that a task has reported."""
+    """The newest checkpoint that a task has reported."""
 
     def open(self, tasks: Iterable[str], time: float, note: str = "") -> int:
         """Add an attempt that starts these tasks; returns its number."""
