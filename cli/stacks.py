@@ -32,7 +32,7 @@ def stacks(
     \b
     Examples:
       tfdist stacks last
-      tfdist stacks last worker-3
+      tfdist stacks last worker-1
 
     The Python stacks of each thread: written by the task itself if it is the built-in training or uses tfdist, else by
     py-spy where it is installed. Where it is, also the frames of C and C++, for which a process pauses for a moment.

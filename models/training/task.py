@@ -30,7 +30,12 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task, phases: dict[str, f
     train(lambda: connect(spec, task), prepare, phases)
 
 
-def main(train: Train = _train) -> int:
+def main() -> int:
+    """Run the task that the environment describes; returns as `run_training`. A template calls it, too."""
+    return run_training(_train)
+
+
+def run_training(train: Train) -> int:
     """Run the task that the environment describes. An evaluator, or a task that only serves, does not train.
 
     Returns:
@@ -41,7 +46,7 @@ def main(train: Train = _train) -> int:
 
 
 def run(task: Callable[[], None]) -> int:
-    """Run what this process is for, with the launcher's means against failures and hangs; returns as `main`."""
+    """Run what this process is for, with the launcher's means against failures and hangs; returns as `run_training`."""
     events.report_failures()
     dump_on_request()
     try:

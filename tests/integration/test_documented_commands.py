@@ -19,6 +19,7 @@ from tfdist.cli.command import SENTENCES, run
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 REFUSED = {
+    "stacks ": "no stacks: it has ended",
     "logical_gpus": "cuts one GPU, and 0 GPUs can be used",
     "--resume last": "has trained 20 of 20 steps",
     "--preset reference": "is not prepared in",
