@@ -201,7 +201,7 @@ class _Run:
         """
         self._new, self._changed = [], False
         self._update_hosts()
-        deadline = time.monotonic() + self.policy.start_timeout_s
+        deadline = time.monotonic() + self.fleet.policy.start_timeout_s
         while True:
             plan = self._plan(job, deadline)
             if plan.job is job and not self._changed:

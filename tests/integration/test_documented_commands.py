@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 REFUSED = {
     "stacks ": "no stacks: it has ended",
+    "--suite cpu --export": "a dry run measures nothing",
     "logical_gpus": "cuts one GPU, and 0 GPUs can be used",
     "--resume last": "has trained 20 of 20 steps",
     "--preset reference": "is not prepared in",
