@@ -102,7 +102,7 @@ class Agent:
         self.listen_poll_at = 0.0  # when to check again whether servers listen
         self.finished = self.disconnected = False
         self.signal_received = ""
-        self.leave_at = math.inf  # after a SIGTERM from a scheduler
+        self.leave_at, self.has_reported = math.inf, False  # after a SIGTERM from a scheduler
         self.package = ""  # the folder of the unpacked tfdist package, if the launcher sent it
         self.probe_server: Any = None
         self.kernel_log = KernelLog()
@@ -622,9 +622,7 @@ class Agent:
 
     def _take_signal(self, number: int, _frame: object) -> None:
         if number == signal.SIGTERM and self.kill_wait_s:  # our parent forwards it, so it comes twice
-            if self.leave_at == math.inf:
-                self.leave_at = time.monotonic() + self.kill_wait_s
-                self.replies.append(("terminated", {}))
+            self.leave_at = min(self.leave_at, time.monotonic() + self.kill_wait_s)
             return
         self.signal_received = signal.Signals(number).name
         self.finished = True
@@ -632,6 +630,9 @@ class Agent:
     def _wake(self) -> None:
         self.wake_sockets[0].recv(CHUNK)
         self._reap()
+        if self.leave_at < math.inf and not self.has_reported:  # not in the handler: a second one may interrupt it
+            self.has_reported = True
+            self._send("terminated")
         while self.replies:
             kind, values = self.replies.pop(0)
             self._send(kind, **values)

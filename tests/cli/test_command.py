@@ -249,7 +249,7 @@ TYPOS = [
     (["tf-config", "--workers", "2", "--task", "wroker:1"], "--task wroker:1: did you mean worker:1? Choose from "),
     (["launch", "--worker", "2"], "--worker: no such option; did you mean --workers? See 'tfdist launch --help'"),
     (["launch", "-Z"], "-Z: no such option; see 'tfdist launch --help'"),
-    (["lunch"], "no command 'lunch': did you mean launch? Choose from launch, runs, logs, stop, "),
+    (["lunch"], "no command 'lunch': did you mean launch? Choose from launch, runs, logs, stacks, stop, "),
     (["--verson"], "--verson: no such option; did you mean --version? See 'tfdist --help'"),
 ]
 

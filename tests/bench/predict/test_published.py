@@ -63,7 +63,7 @@ def test_a_ring_at_the_bandwidth_of_the_link_is_faster_than_the_published_exchan
     exchange_s = 64 / last(RING, "MobileNetV2").published - 32 / 236
     assert exchange_s == pytest.approx(0.214, abs=1e-3)
     assert wire_s < 0.6 * exchange_s
-    assert own_exchange_s() == pytest.approx(exchange_s, rel=0.1)
+    assert wire_s < own_exchange_s() < 1.1 * exchange_s
 
 
 def test_a_null_step_is_at_most_the_queue_for_all_servers() -> None:

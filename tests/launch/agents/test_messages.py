@@ -303,5 +303,4 @@ def test_the_agent_sends_the_fields_that_the_launcher_expects():
         "logged_in",
         "prepared",
         "stacks_dumped",
-        "terminated",
     }  # sent later, as dictionaries; the login by a shell
