@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.statistics import FLOOR, Comparison, Statistics
+from tfdist.bench.report.summary import statistics_of
+from tfdist.bench.statistics import Comparison
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.arms import Version
 from tfdist.bench.suites.suite import Suite
@@ -130,7 +131,7 @@ def _git(*words: str) -> "subprocess.CompletedProcess[str]":
 def compare_versions(root: Path, suite: Suite) -> tuple[tuple[str, Comparison], ...]:
     """The measured arms of the bench in `root`, each over its earlier version; all share one error rate."""
     folder = read_folder(root, "")
-    rates = {arm.arm: arm.rates for arm in arms_of([folder]) if arm.rates}
-    pairs = [pair for pair in pairs_of(suite) if rates.keys() >= {*pair}]
-    comparisons = Statistics(rates, folder.bench.floor if folder.bench else FLOOR).compare(pairs)
+    statistics = statistics_of([arm for arm in arms_of([folder]) if arm.rates], [folder])
+    pairs = [pair for pair in pairs_of(suite) if statistics.rounds.keys() >= {*pair}]
+    comparisons = statistics.compare(pairs)
     return tuple((arm, comparison) for (arm, _), comparison in zip(pairs, comparisons, strict=True))

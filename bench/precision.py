@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.statistics import ERROR, FLOOR, Pair, Statistics
+from tfdist.bench.report.summary import statistics_of
+from tfdist.bench.statistics import ERROR, Pair
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import RecordStatus
 
@@ -20,8 +21,7 @@ def half_widths(root: Path, pairs: Sequence[Pair]) -> Mapping[str, float]:
     folder = read_folder(root, "")
     arms = [arm for arm in arms_of([folder]) if arm.rates]
     alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
-    floor = folder.bench.floor if folder.bench else FLOOR
-    statistics = Statistics({arm.arm: arm.rates for arm in arms}, floor)
+    statistics = statistics_of(arms, [folder])
     widths = {}
     for arm, baseline in pairs:
         if {arm, baseline} <= alive:

@@ -20,7 +20,7 @@ from tfdist.bench.session import Session, prepare, run_session
 from tfdist.bench.statistics import Comparison
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options
-from tfdist.cli.result_folders import Export
+from tfdist.cli.result_folders import Export, export_form
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import announce, limits, refusals, show_plan, show_traces
 from tfdist.cli.show.output import never_block, wait_for_reader
@@ -399,7 +399,7 @@ def bench(
         ctx.obj.submit(ctx, lambda machines: plan_of(prepare(options, machines)), policy)
         return
     never_block()
-    form = export or (ExportFormat.JSON if json else None)
+    form = export_form(export, json)
     code = run_bench(options, selection, policy, dry_run=dry_run, export=form, quiet=quiet)
     if dry_run:
         wait_for_reader()

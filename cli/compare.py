@@ -18,7 +18,7 @@ from tfdist.bench.report.section import Page
 from tfdist.bench.report.sections.ratios import ratio_table
 from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, option
-from tfdist.cli.result_folders import Export, list_skipped, with_records
+from tfdist.cli.result_folders import Export, export_form, list_skipped, with_records
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
@@ -162,7 +162,7 @@ def compare(
     if arm:
         raise TfdistError(f"--arm {arm[0]}: is for more than two folders; omit it")
     compared = compare_folders(folders[0], folders[1], anchor, same_work)
-    form = export or (ExportFormat.JSON if json else None)
+    form = export_form(export, json)
     show(compared, bound, sys.stderr if form else sys.stdout)
     if out:
         typer.echo(f"\nreport: {write_comparison(compared, bound, out)}", err=form is not None)

@@ -16,6 +16,11 @@ Export = Annotated[
 ]
 
 
+def export_form(export: ExportFormat | None, json: bool) -> ExportFormat | None:
+    """What --export and --json ask for together; None: nothing."""
+    return export or (ExportFormat.JSON if json else None)
+
+
 def with_records(folders: Sequence[Path]) -> tuple[Sequence[Path], list[Path]]:
     """Those to read, and the existing files and folders without records; all are to be read if none has any."""
     empty = [folder for folder in folders if folder.exists() and not holds_records(folder)]

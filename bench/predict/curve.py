@@ -1,8 +1,4 @@
-"""Images/s on any number of devices, with intervals, and until which number devices pay. Pure.
-
-The intervals are quantiles of the same calculation with parameters that are drawn from what the measurements leave
-open.
-"""
+"""Images/s on any number of devices, with intervals (growth.py), and until which number devices pay. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
