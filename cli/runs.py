@@ -13,14 +13,15 @@ from rich.filesize import decimal
 
 from tfdist.bench.folder import BenchPaths, read_bench, read_lines
 from tfdist.cli.options import Json, option
-from tfdist.cli.run_argument import RUNS_DIR, RunsDir
+from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.cli.show.past import show_end
 from tfdist.cli.show.rows import aligned
 from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.redact import redact_command
-from tfdist.launch.runs.state import OldRun, Run, delete, list_runs, old_runs, tasks_of
+from tfdist.launch.runs.state import OldRun, Run, delete, find_run, list_runs, old_runs, read_run, tasks_of
 from tfdist.launch.text import ago, counted, duration, plain
 
 
@@ -99,14 +100,22 @@ Yes = Annotated[bool, option("--yes", "Do not ask before --prune deletes runs.",
 
 
 def runs(
-    runs_dir: RunsDir = RUNS_DIR, limit: Limit = LIMIT, json: Json = False, prune: Prune = None, yes: Yes = False
+    run: RunName | None = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    limit: Limit = LIMIT,
+    json: Json = False,
+    prune: Prune = None,
+    yes: Yes = False,
 ) -> None:
     """List the recent runs and benches, the newest first. Each has its state, size, command, and why it failed.
+
+    With RUN, say how that run ended: its result or failure, its restarts, and which workers held the others up.
 
     \b
     Examples:
       tfdist runs
       tfdist runs -n 5
+      tfdist runs last --json
       tfdist runs --runs-dir /data/runs --json
       tfdist runs --prune 30d
 
@@ -115,7 +124,10 @@ def runs(
 
     --prune deletes only your own runs, and none that still runs or whose checkpoints a running one uses.
     """
-    _check(limit, prune, yes)
+    _check(run, limit, prune, yes)
+    if run is not None:
+        _show_one(read_run(find_run(run, runs_dir)), json=json)
+        return
     if not runs_dir.is_dir() and runs_dir != RUNS_DIR:
         raise TfdistError(f"--runs-dir {runs_dir}: no such folder; choose the one that was given to 'tfdist launch'")
     if prune is not None:
@@ -135,7 +147,18 @@ def runs(
         typer.echo(f"no runs in {runs_dir} yet; 'tfdist launch' starts one")
 
 
-def _check(limit: int, prune: str | None, yes: bool) -> None:
+def _show_one(run: Run, json: bool) -> None:
+    if run.ended:
+        show_end(run, json)
+    elif json:
+        typer.echo(dumps({"format": 1, **run.to_json()}))
+    else:
+        typer.echo(f"{run.name} is {run.state}, started {_started(run.started)}: 'tfdist logs {run.name} --follow'")
+
+
+def _check(run: str | None, limit: int, prune: str | None, yes: bool) -> None:
+    if run is not None and (prune is not None or limit != LIMIT):
+        raise TfdistError(f"RUN {run}: --prune and --limit have no effect with it; omit them")
     if limit < 1:
         raise TfdistError(f"--limit {limit}: must be at least 1")
     if prune is None and yes:

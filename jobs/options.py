@@ -148,6 +148,8 @@ TRAINING = (
     Option("steps_per_call", TRAIN, "Steps in one call of the training function (parameter-server: in one closure). Default: 1."),
     Option("steps_per_window", TIMING, "Number of steps per timed window."),
     Option("warmup_steps", TIMING, "Minimum number of steps before timing starts. Default: 10."),
+    Option("step_times", TIMING, "Read the clock in each step, to name a worker for which the others wait. Default: with several synchronous workers on CPUs."),
+    Option("count_updates", TIMING, "Count each worker's updates (parameter-server), to name a slow one. Default: with several workers."),
     Option("log_limit", OUTPUT, "Size of each log of a task, and of the events. Default: 10G.", Bytes),
 )  # fmt: skip
 HOST_OPTIONS = (

@@ -85,8 +85,10 @@ class TrainingSpec(StrategyChoice):
     warmup_steps: int = 10
     evaluate: bool = False
     """Measure accuracy on the held-out part of the data set after training."""
-    step_times: bool = False
-    """Report in turns when each step's local gradients were ready and when it was done (api loop)."""
+    step_times: bool | None = None
+    """Read the clock in each step (api loop). In turns: report when its local gradients were ready, and when it was
+    done. Else: report how long this worker needed, so that the launcher can name one for which the others wait. None:
+    see `training.leading.watched`."""
     slow_worker: int | None = None
     """Index of a worker (in one process: of a replica) that is made slower, to see what a straggler costs."""
     slow_ms: float = 0.0
@@ -95,8 +97,8 @@ class TrainingSpec(StrategyChoice):
     """Its gradients take this many times as long."""
     evaluate_turns: bool = False
     """Measure loss and accuracy on the held-out part after each turn of a bench, outside of its timing."""
-    count_updates: bool = False
-    """Count the updates of each asynchronous worker by their staleness."""
+    count_updates: bool | None = None
+    """Count the updates of each asynchronous worker by their staleness. None: see `training.leading.watched`."""
 
     @property
     def global_batch_size(self) -> int:

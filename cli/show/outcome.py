@@ -8,6 +8,7 @@ from typing import Any, TextIO
 import typer
 
 from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
+from tfdist.launch.diagnosis.straggler import HeldUp
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
@@ -69,6 +70,7 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
         "wall_s": round(outcome.wall_s, 3),
         "run_dir": outcome.run_dir,
         "attempts": [asdict(attempt) for attempt in outcome.attempts],
+        "held_up": [asdict(each) for each in outcome.held_up],
         "not_restarted": outcome.not_restarted,
         "tasks": {
             name: {"exit_code": exit.code, "peak_memory_bytes": exit.peak_memory_bytes, "cpu_s": round(exit.cpu_s, 3)}
@@ -89,7 +91,8 @@ def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
     restarts = len(outcome.attempts) - 1
     after = f" after {counted(restarts, 'restart')}" if restarts > 0 else ""
     parts = [f"done in {outcome.wall_s:.1f} s{after}", *([] if record is None else _results(record))]
-    typer.echo(plain(", ".join(parts) + f"; kept in {outcome.run_dir}"), file=out)
+    lines = [", ".join(parts) + f"; kept in {outcome.run_dir}", *held_up_lines(outcome.held_up)]
+    typer.echo(plain("\n".join(lines)), file=out)
 
 
 def _results(record: Record) -> list[str]:
@@ -137,7 +140,7 @@ def show_failure(
     lines += [f"  hint:  {hint}" for hint in outcome.hints]
     lines += [f"  then {who} {ending}" for ending, who in _grouped(outcome.casualties).items()]
     lines += [f"  warning: {warning}" for warning in outcome.warnings]
-    lines += attempt_lines(outcome.attempts)
+    lines += attempt_lines(outcome.attempts) + held_up_lines(outcome.held_up)
     lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
     if outcome.exit_code == ExitCode.STALL:
         lines += [f"  stacks: {outcome.run_dir}/attempt-{len(outcome.attempts) - 1}/*/stacks.txt"]
@@ -156,6 +159,12 @@ def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
     if more <= 1:
         return lines
     return [*lines[:SHOWN_ATTEMPTS], f"  ... {more} more attempts in outcome.json", *lines[-SHOWN_ATTEMPTS:]]
+
+
+def held_up_lines(held_up: Sequence[HeldUp]) -> list[str]:
+    """A line for each worker that held the others up, and for how long; of many, those of the longest times."""
+    longest = sorted(held_up, key=lambda each: each.since - each.until)[:SHOWN_ATTEMPTS]
+    return [f"  for {duration(each.until - each.since)} {each.sentence}" for each in longest]
 
 
 def _attempt_line(attempt: Attempt) -> str:

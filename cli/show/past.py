@@ -99,10 +99,11 @@ def follow(run_dir: RunDir, streams: Sequence[StreamName], *, json: bool) -> int
         except KeyboardInterrupt:
             typer.echo(f"\nthe run continues: 'tfdist stop {run_dir.path}' ends it", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED) from None
-    return _show_end(read_run(run_dir), json, console)
+    return show_end(read_run(run_dir), json, console)
 
 
-def _show_end(run: Run, json: bool, console: PrefixedLines | None) -> int:
+def show_end(run: Run, json: bool, console: PrefixedLines | None = None) -> int:
+    """Show how a run ended, except for what this console has shown; returns its exit code."""
     outcome = read_outcome(run.run_dir)
     if outcome is not None:
         records, _ = read_records(run.run_dir.records)  # of the built-in training, if they can be read

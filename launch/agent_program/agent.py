@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfdist.launch.agent_program import processes, stacks, system
+from tfdist.launch.agent_program.counters import counters as count
 from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
 from tfdist.launch.agent_program.gpus import fullest_gpu
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
@@ -325,7 +326,7 @@ class Agent:
         except (OSError, RuntimeError) as error:  # for example, too many open files or processes
             self._send("not_started", task=task, attempt=attempt, reason=str(error))
 
-    def _do_inspect(self, request: int, tasks: list[str], gpus: bool) -> None:
+    def _do_inspect(self, request: int, tasks: list[str], gpus: bool, counters: bool) -> None:
         running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}
         of_process: dict[str, Callable[[int], Any]] = {
             "states": system.process_state,
@@ -333,6 +334,9 @@ class Agent:
             "cpu_s": system.cpu_time,
             "resident_bytes": system.resident_bytes,
         }
+        if counters:
+            pids = [task.pid for task in self.by_pid.values()]
+            of_process["counters"] = lambda pid: count(pid, pids)
         values = {key: {name: read(pid) for name, pid in running.items()} for key, read in of_process.items()}
         usage, now = system.host_usage(), system.event_time()
 

@@ -144,6 +144,8 @@ class Inspect(Request):
     tasks: tuple[str, ...]
     gpus: bool = False
     """Report the memory of the host's GPUs too, which takes a moment."""
+    counters: bool = False
+    """Report what may slow each task down."""
 
 
 @dataclass(frozen=True)
@@ -335,6 +337,8 @@ class Inspected(Reply):
     """CPU seconds since the start of the host: `busy_s` of all processes, `steal_s` given to other virtual machines;
     `cores`, the number of those online; `available_bytes`, the memory that new processes can use without swapping; if
     requested, `gpu_free_bytes` and `gpu_total_bytes` of the GPU with the least free memory."""
+    counters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """If requested, what `agent_program.counters` counts of each task."""
     time: Time = 0.0
 
 

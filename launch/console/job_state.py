@@ -8,6 +8,7 @@ from typing import Any
 
 from tfdist.launch.agents.inbox import AgentLost, Message, Restarting, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Started, Stuck, TaskMessage
+from tfdist.launch.diagnosis.straggler import WorkerSteps
 from tfdist.launch.events import Phase
 from tfdist.launch.job import Job
 from tfdist.launch.str_enum import StrEnum
@@ -156,6 +157,7 @@ def state_of(job: Job) -> "JobState":
     for plan in job.plans:
         name, role = plan.task.name, job.roles[plan.task.role]
         state.tasks[name] = TaskState(name, plan.host.name, role.leads, role.serves)
+    state.forget_steps()
     return state
 
 
@@ -169,6 +171,12 @@ class JobState:
     failed_at: float = 0.0
     stopped_at: float | None = None
     """When the launcher began to stop tasks."""
+    steps: WorkerSteps = field(default_factory=lambda: WorkerSteps(()))
+    """How long the workers need for a step, and wait for each other."""
+
+    def forget_steps(self) -> None:
+        """Judge the tasks by the steps that follow."""
+        self.steps = WorkerSteps([task.name for task in self.leading])
 
     @property
     def running(self) -> list[TaskState]:
@@ -220,6 +228,7 @@ class JobState:
             like = before.get(name, peers[0] if peers else TaskState(name))
             host = hosts.get(name, like.host if name in before else "")
             self.tasks[name] = TaskState(name, host, like.leads, like.serves, restarting.attempt, since=now)
+        self.forget_steps()
 
     def _update_task(self, task: TaskState, message: TaskMessage, now: float) -> bool:
         if isinstance(message, Event) and (task.ended or task.activity == Activity.STOPPING):
@@ -261,6 +270,7 @@ class JobState:
                 task.connected = True
                 task.enter(Activity.TRAINING, now)
                 task.note_step(event, now)
+                self.steps.note(task.name, event, now)
             case Event(event={"event": "evaluation"} as event):
                 task.enter(Activity.READY, now)
                 task.step, task.accuracy = _count(event.get("step")), _number(event.get("accuracy"))

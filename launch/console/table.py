@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-def row_texts(task: TaskState, now: float) -> dict[str, str]:
-    """What the table shows of a task, by name of the column; without the bar."""
+def row_texts(task: TaskState, now: float, waits: float | None = None) -> dict[str, str]:
+    """What the table shows of a task, by name of the column; without the bar. `waits`: share of its time."""
     left_s = task.left_s(now)
     return {
         "task": task.name,
@@ -26,6 +26,7 @@ def row_texts(task: TaskState, now: float) -> dict[str, str]:
         "state": state_text(task, now),
         "step": step_text(task.step, task.steps),
         "images/s": number_text(task.images_per_s, ",.1f"),
+        "waits": number_text(waits, ".0%"),
         "loss": number_text(task.loss, ".4f"),
         "time left": "" if left_s is None else duration(left_s),
     }
@@ -64,11 +65,11 @@ def choose_tasks(job: JobState, most: int) -> tuple[list[TaskState], str]:
 GAP = 2
 """Characters between columns."""
 BAR = "bar"
-COLUMNS = {"task": 8, "host": 4, "state": 11, "step": 7, BAR: 8, "images/s": 8, "loss": 6, "time left": 9}
+COLUMNS = {"task": 8, "host": 4, "state": 11, "step": 7, BAR: 8, "images/s": 8, "waits": 5, "loss": 6, "time left": 9}
 """The smallest number of characters of each column, so that columns do not come and go while numbers grow."""
-NUMBERS = frozenset(["step", "images/s", "loss", "time left"])
+NUMBERS = frozenset(["step", "images/s", "waits", "loss", "time left"])
 """Columns that are right-aligned."""
-DROPPED = (BAR, "loss", "host", "time left", "images/s", "step", "state")
+DROPPED = (BAR, "loss", "host", "time left", "waits", "images/s", "step", "state")
 """Columns that are dropped, in this order, if the terminal is too narrow."""
 ROOMY = {"state": 15, BAR: 30}
 """Characters that these columns get in this order, if the terminal is wide enough."""
@@ -76,10 +77,11 @@ ROOMY = {"state": 15, BAR: 30}
 
 def fitting_columns(rows: Sequence[Mapping[str, str]], width: int, several_hosts: bool) -> dict[str, int]:
     """The columns that fit in `width` characters, with their widths."""
+    left_out = {"host": not several_hosts, "waits": not any(row.get("waits") for row in rows)}
     widths = {
         name: max(least, *(_width(row.get(name, "")) for row in rows), 0)
         for name, least in COLUMNS.items()
-        if name != "host" or several_hosts
+        if not left_out.get(name)
     }
     for name in DROPPED:
         if _total(widths) <= width:
@@ -240,7 +242,8 @@ def picture(state: JobState, several_hosts: bool, width: int, height: int, now: 
     from rich.text import Text
 
     tasks, others = choose_tasks(state, height - ROWS_BESIDES)
-    rows = [row_texts(task, now) for task in tasks]
+    waits = state.steps.waits()
+    rows = [row_texts(task, now, waits.get(task.name)) for task in tasks]
     widths = fitting_columns(rows, width, several_hosts)
     text = Text(header(widths), style="", no_wrap=True, overflow="crop")
     for task, row in zip(tasks, rows, strict=True):

@@ -14,6 +14,7 @@ from tfdist.launch.agents.messages import Finish, Heartbeat
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.diagnosis.straggler import HeldUp
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -101,6 +102,8 @@ class _Run:
     rejoin: Rejoin
     log: AttemptLog = field(default_factory=AttemptLog)
     supervisor: Supervisor | None = None
+    held_up: list[HeldUp] = field(default_factory=list)
+    """Of all attempts so far."""
     _new: list[Host] = field(default_factory=list)
     """Hosts that were connected since the last plan."""
     _changed: bool = False
@@ -187,7 +190,13 @@ class _Run:
         )
         ended = self.supervisor.failure_time(time.monotonic())
         self.log.attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
-        return replace(outcome, records=self.supervisor.records, attempts=tuple(self.log.attempts))
+        self.held_up += self.supervisor.slow.held_up
+        return replace(
+            outcome,
+            records=self.supervisor.records,
+            attempts=tuple(self.log.attempts),
+            held_up=tuple(self.held_up),
+        )
 
     # --- the hosts of the next attempt
 

@@ -100,6 +100,11 @@ class TaskGroup:
         for channel, tasks in self._by_channel(self.running).items():
             self.requests.send(channel, Inspect(tasks, gpus), partial(self._keep_states, tasks))
 
+    def count(self, on_reply: OnReply) -> None:
+        """Ask for what may slow each running task down. `on_reply` gets each host's answer."""
+        for channel, tasks in self._by_channel(self.running).items():
+            self.requests.send(channel, Inspect(tasks, counters=True), on_reply)
+
     def dump_stacks(self, on_reply: OnReply, full: bool = False) -> None:
         """Ask for the stacks of the running tasks; they go into the history. `on_reply` gets each host's answer."""
         for channel, tasks in self._by_channel(self.running).items():

@@ -16,7 +16,7 @@ from tfdist.models.custom import devices
 from tfdist.models.custom.part import JobPart
 from tfdist.models.record import RankRecord, Window
 from tfdist.models.training import observation, pace
-from tfdist.models.training.windows import WindowLog, step_s
+from tfdist.models.training.windows import WindowLog, sampled, step_s
 from tfdist.strategies.options import LEGACY_KERAS, Keras
 
 Stepping = Generator[None, Any, None]
@@ -127,6 +127,10 @@ REPORT_S = 2.0
 """Seconds of a window that is only displayed."""
 
 
+MOST_INPUTS = 1000
+"""Steps of a window whose waiting for input is kept, the last ones."""
+
+
 class Stepper:
     """Call `start` before the first step of a loop and `done` after each step; both say whether to train another one.
 
@@ -139,12 +143,26 @@ class Stepper:
         self.trained = 0
         """Number of steps."""
         self._stepping: Stepping | None = None
+        self._input_s: deque[float] = deque(maxlen=MOST_INPUTS)
+        """Seconds that the program waited for each batch."""
         self._more = True
 
     @property
     def unfinished(self) -> bool:
         """The launcher has turns to release, or may have."""
         return events.in_turns() and self._more
+
+    def note_input(self, seconds: float) -> None:
+        """Take note of how long the program waited for the batch of its next step."""
+        if self.part.ranks > 1:
+            self._input_s.append(seconds)
+            self.log.more = self._inputs
+
+    def _inputs(self, step: int, count: int) -> dict[str, Any]:
+        """As `StepTimes.since`: the milliseconds that some of the last steps waited for their batch."""
+        waited = list(self._input_s)[-count:]
+        every, numbers = sampled(step, len(waited))
+        return {"every": every, "input_ms": [round(1000 * waited[number - step - 1], 2) for number in numbers]}
 
     def continue_from(self, step: int) -> None:
         """Count the steps that are reported from this one on, unless a loop has been started before."""

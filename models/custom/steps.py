@@ -1,6 +1,7 @@
 """`tfdist.measure.steps` of a program with a launcher."""
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from itertools import islice
@@ -51,7 +52,9 @@ def _batches(
     batches, more = iter(dataset), True
     while more:
         stepper.log.resume()
+        asked_at = time.perf_counter()
         batch: Any = next(batches, _END)
+        stepper.note_input(time.perf_counter() - asked_at)
         if batch is _END:
             stepper.end_epoch()
             if not stepper.unfinished:

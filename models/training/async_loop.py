@@ -94,14 +94,17 @@ class AsyncLoop:
     """Steps of each closure."""
     counts: UpdateCounts | None = None
     """Counts of the updates; None: they are not counted."""
+    _counted: Any = 0
+    """The counts at the last window's end."""
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`. With steps before and after them, workers are busy at both edges."""
+        log.more = None if self.counts is None or log.quiet else self._updates
         waiting = deque([*sizes, after])
         first, pending = self._schedule(before), self._fill(deque(), waiting)
         if first is not None:
             first.fetch()
-        updates = None if self.counts is None else self.counts.read()
+        updates = self._counted = 0 if self.counts is None else self.counts.read()
         counted = self._count()  # before the clock is read, as at the other edges
         log.open()
         for _ in sizes:
@@ -109,9 +112,14 @@ class AsyncLoop:
             if not waiting and len(pending) == 1 and not after:
                 self.drain()  # the last window ends with all of its steps
             counted = self._close(last, counted, log)
-        if self.counts is not None:
+        if self.counts is not None and log.quiet:
             log.observed["updates"] = update_counts.to_json(self.counts.read() - updates)
         self.drain()
+
+    def _updates(self, _step: int, _count: int) -> dict[str, Any]:
+        """JSON for a `step` event: each worker's updates since the last call, and how stale they were on average."""
+        before, self._counted = self._counted, self.counts.read() if self.counts is not None else 0
+        return update_counts.of_workers(self._counted - before)
 
     def _fill(self, pending: deque[Any], waiting: deque[int]) -> deque[Any]:
         while waiting and len(pending) <= AHEAD:

@@ -27,20 +27,36 @@ from tfdist.models.training.task import leave
 from tfdist.models.training.windows import WindowLog
 from tfdist.strategies import devices
 from tfdist.strategies.build import build
-from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.options import Api
+from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.options import Api, StrategyName
 
 Prepare = Callable[[TrainingContext], tuple[pace.Loop, Callable[[], TrainingState]]]
 
 
 def connect(spec: TrainingSpec, task: Task) -> TrainingContext:
     """Build the strategy. It must precede any TensorFlow operation, and so the seed."""
+    spec = watched(spec)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not spec.meta_optimizer})
     strategy = build(spec)
     tf.keras.utils.set_random_seed(spec.seed)
     tf.keras.mixed_precision.set_global_policy(spec.precision.value)  # Keras 3 does not accept an enum
     row = CATALOG[spec.strategy]
     return TrainingContext(spec, strategy, task, spec.workers if spec.synchronous and row.has_cluster else 1)
+
+
+def watched(spec: TrainingSpec) -> TrainingSpec:
+    """The spec of a training that reports what tells its slow worker, where the spec does not decide that.
+
+    Not in turns, which measure something else, and not of synchronous steps on GPUs: the clock would wait for them.
+    """
+    row, live = CATALOG[spec.strategy], not events.in_turns() and spec.workers > 1 and spec.api is Api.LOOP
+    live = live and not row.graph and spec.strategy is not StrategyName.TPU
+    together = spec.synchronous and row.exchange is not Exchange.NONE and spec.steps_per_call == 1 and not spec.gpus
+    return replace(
+        spec,
+        step_times=live and together if spec.step_times is None else spec.step_times,
+        count_updates=live and not spec.synchronous if spec.count_updates is None else spec.count_updates,
+    )
 
 
 def prepare(job: TrainingContext) -> tuple[pace.Loop, Callable[[], TrainingState]]:

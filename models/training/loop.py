@@ -1,9 +1,10 @@
 """The loop of synchronous strategies and of independent tasks. The clock of step times is read inside a step."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -11,43 +12,51 @@ from tfdist.models.spec import TrainingSpec, calls
 from tfdist.models.training import feed, optimizers, restore, step
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.straggler import stamp
-from tfdist.models.training.windows import WindowLog, train_windows
+from tfdist.models.training.windows import WindowLog, sampled, train_windows
 from tfdist.strategies.devices import wait_for_devices
 
 MOST_STEPS = 1000
-"""Steps of a turn at most; later ones are not recorded."""
+"""Steps of a turn or window at most; earlier ones are dropped."""
 DIGITS = 6
 """tf.timestamp counts microseconds."""
 
 
+class _Stamps(NamedTuple):
+    """The stamps of a step: of each replica of this task, and of its end."""
+
+    begun: tuple[tf.Tensor, ...]
+    """When the batch was there; empty if that is not read."""
+    ready: tuple[tf.Tensor, ...]
+    done: tf.Tensor
+
+
 @dataclass
 class StepTimes:
-    """The stamps of a turn's steps. They stay in tensors until the turn is over."""
+    """The stamps of the steps of a turn or window. They stay in tensors until it is over."""
 
     strategy: tf.distribute.Strategy
     gpus: bool
     gradient_bytes: int
     """Bytes of all gradients of a replica, as they are exchanged."""
-    steps: list[tuple[tuple[tf.Tensor, ...], tf.Tensor]] = field(default_factory=list)
-    """Stamps of each step: of each replica of this task, and of its end."""
+    steps: deque[_Stamps] = field(default_factory=lambda: deque(maxlen=MOST_STEPS + 1))
 
     def measured(self, step: Callable[[Any], Any]) -> Callable[[Any, int], Any]:
         """A call with a source of batches and the number of steps, which is 1, that returns the losses.
 
         Args:
-            step: from the source to the replicas' losses and the stamps of their gradients.
+            step: from the source to the replicas' losses and their stamps, those of the gradients last.
         """
         whole = tf.function(step)  # a function of its own: what depends on its result also waits for its updates
 
         @tf.function
         def stamped(source: Any) -> tuple[Any, Any, tf.Tensor]:
-            losses, ready = whole(source)
-            return losses, ready, stamp(self.strategy.experimental_local_results(losses), self.gpus)
+            losses, *stamps = whole(source)
+            return losses, stamps, stamp(self.strategy.experimental_local_results(losses), self.gpus)
 
         def call(source: Any, steps: int) -> Any:
-            losses, ready, done = stamped(source)
-            if len(self.steps) <= MOST_STEPS:
-                self.steps.append((self.strategy.experimental_local_results(ready), done))
+            losses, stamps, done = stamped(source)
+            *begun, ready = map(self.strategy.experimental_local_results, stamps)
+            self.steps.append(_Stamps(begun[0] if begun else (), ready, done))
             return losses
 
         return call
@@ -58,11 +67,13 @@ class StepTimes:
         `ready` has a list for each replica of this task, `done` is the end of its update. The first step is the one
         before the windows: it only says when the first timed step began.
         """
-        steps, self.steps = self.steps, []
-        done = [float(end) for _, end in steps]
+        steps = list(self.steps)
+        self.steps.clear()
+        done = [float(step.done) for step in steps]
         start = done[0] if done else 0.0
         ready = [
-            [round(float(each) - start, DIGITS) for each in row] for row in zip(*(row for row, _ in steps), strict=True)
+            [round(float(each) - start, DIGITS) for each in row]
+            for row in zip(*(step.ready for step in steps), strict=True)
         ]
         return {
             "start": start,
@@ -70,6 +81,24 @@ class StepTimes:
             "done": [round(end - start, DIGITS) for end in done],
             "gradient_bytes": self.gradient_bytes,
         }
+
+    def since(self, step: int, count: int) -> dict[str, Any]:
+        """JSON for the `step` event of a window of `count` steps up to `step`: times of every so many of them.
+
+        They are milliseconds from the end of the step before: `own_ms` until this task's gradients were ready,
+        `input_ms` until its batches were there.
+        """
+        steps = list(self.steps)
+        self.steps = deque(steps[-1:], self.steps.maxlen)  # the next window starts at its end
+        every, numbers = sampled(step, min(count, len(steps) - 1))
+        times: dict[str, list[float]] = {"own_ms": [], "input_ms": []}
+        for number in numbers:
+            index = len(steps) - 1 - (step - number)
+            for name, stamps in (("own_ms", steps[index].ready), ("input_ms", steps[index].begun)):
+                if stamps:
+                    seconds = max(map(float, stamps)) - float(steps[index - 1].done)
+                    times[name].append(round(1000 * seconds, 2))
+        return {"every": every, **{name: values for name, values in times.items() if values}}
 
 
 def gradient_bytes(model: tf.keras.Model, dtype: str) -> int:
@@ -95,8 +124,10 @@ class SyncLoop:
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`."""
+        if self.times is not None and not log.quiet:
+            log.more = self.times.since
         train_windows(self._run, self.job.task_batch, sizes, log, before, after)
-        if self.times is not None:
+        if self.times is not None and log.quiet:
             log.observed["step_times"] = self.times.take()
 
     def _run(self, steps: int) -> float | None:

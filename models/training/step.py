@@ -9,7 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.launch import events
 from tfdist.models.architectures.build import build as build_model
+from tfdist.models.datasets.table import SYNTHETIC
 from tfdist.models.training import moving_averages, optimizers, straggler
 from tfdist.models.training.context import TrainingContext
 from tfdist.models.training.moving_averages import MovingAverages
@@ -69,9 +71,10 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
 
     The parts sum to the mean, because gradients are summed over replicas
     (https://www.tensorflow.org/tutorials/distribute/custom_training). With `step_times` the step also returns when its
-    gradients were ready.
+    gradients were ready and, outside of turns, before that when its batch was there.
     """
     model, optimizer, averages = create(job)
+    times_input = bool(job.spec.step_times) and job.spec.dataset != SYNTHETIC and not events.in_turns()
     per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
 
     def gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -92,11 +95,12 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
 
     def step(images: tf.Tensor, labels: tf.Tensor, slowness: tf.Tensor | None = None) -> Any:
         """`slowness`: 1.0 on the slow worker and else 0.0, if only a running graph knows which one it is."""
-        if slowness is None and not straggler.is_slow(job):
-            loss, scaled = gradients(images, labels)
-        else:
+        slowed, begun = slowness is not None or straggler.is_slow(job), []
+        if slowed or times_input:
             start, images = straggler.started(job.spec, images, labels)
-            loss, scaled = gradients(images, labels)
+            begun = [start] if times_input else []
+        loss, scaled = gradients(images, labels)
+        if slowed:
             scaled = straggler.slowed(job.spec, start, scaled, 1.0 if slowness is None else slowness)
         unscaled = optimizers.unscale(optimizer, scaled)
         if not job.spec.step_times:
@@ -108,6 +112,6 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
             with tf.control_dependencies([ready]):
                 unscaled = [tf.identity(gradient) for gradient in unscaled]
         apply(unscaled)
-        return loss, ready
+        return loss, *begun, ready
 
     return model, optimizer, averages, step

@@ -68,3 +68,10 @@ def to_json(counts: Any) -> list[list[int]]:
     """Numbers of updates of each worker with staleness 0, 1, and so on, without zeros at the end."""
     rows: list[list[int]] = counts.tolist()
     return [row[: max((index + 1 for index, count in enumerate(row) if count), default=0)] for row in rows]
+
+
+def of_workers(counts: Any) -> dict[str, list[float]]:
+    """Each worker's number of updates, and their mean staleness; 0 without any."""
+    updates = counts.sum(axis=1)
+    staleness = counts @ range(counts.shape[1]) / updates.clip(1)
+    return {"updates": updates.tolist(), "staleness": staleness.round(2).tolist()}

@@ -64,6 +64,8 @@ class WindowLog:
     """Called with `steps` after each window, outside of them; returns whether it took time."""
     quiet: bool = False
     """Report no steps to the launcher: nothing should happen beside a turn."""
+    more: Callable[[int, int], dict[str, Any]] | None = None
+    """Called at the end of a window with `steps` and its number of steps; returns what else is reported of it."""
     observed: dict[str, Any] = field(default_factory=dict)
     """JSON about the turn besides its windows, by name, since the last `take_observed`; see TurnRecord.observed."""
     _edge: float = 0.0
@@ -113,7 +115,10 @@ class WindowLog:
         self.steps += steps
         if not self.quiet:
             rate = examples / self.share / elapsed
-            events.emit("step", step=self.steps, steps=self.total, images_per_s=rate, loss=loss)
+            slowed = [{"throttle": gpu.throttle} for gpu in reading.gpus if gpu.throttle]
+            more = {} if self.more is None else {"step_ms": 1000 * elapsed / steps, **self.more(self.steps, steps)}
+            more |= slowed[0] if slowed else {}
+            events.emit("step", step=self.steps, steps=self.total, images_per_s=rate, loss=loss, **more)
         if self.at_edge is not None and self.at_edge(self.steps):
             self._before, self._edge = self.read(), self.clock()
 
@@ -126,6 +131,22 @@ class WindowLog:
         """What was observed since the last call."""
         taken, self.observed = self.observed, {}
         return taken
+
+
+SAMPLES = 10
+"""Steps of a window at most whose times are reported while a job trains."""
+
+
+def sampled(step: int, count: int) -> tuple[int, range]:
+    """Which of the `count` steps up to `step` are reported, counted from 1: all multiples of a power of two.
+
+    So all workers report the same ones, however their windows are cut.
+
+    Returns:
+        the power of two, and the numbers.
+    """
+    every = 1 << ((count - 1) // SAMPLES).bit_length()
+    return every, range(step - step % every, step - count, -every)[::-1]
 
 
 def step_s(windows: tuple[Window, ...]) -> float:

@@ -28,6 +28,7 @@ def test_a_row_shows_the_step_its_share_the_speed_and_the_time_left():
         "state": "training",
         "step": "20/100",
         "images/s": "1,234.6",
+        "waits": "",
         "loss": "0.2500",
         "time left": "8 s",
     }

@@ -114,10 +114,10 @@ def test_the_predecessor_of_an_agent_is_ended_with_its_tasks(survivors):
         wait_for_message(fleet.inbox, Output)
         stdin = os.dup(first.process.stdin.fileno())  # stays open, as with a link that is down
         try:
-            assert any("601" in process for process in survivors())
+            assert any("sleep(601)" in process for process in survivors())
             rejoin.lose(one)
             wait_for_message(fleet.inbox, HostReady)
-            assert [process for process in survivors() if "601" in process or first.mark in process] == []
+            assert [process for process in survivors() if "sleep(601)" in process or first.mark in process] == []
         finally:
             os.close(stdin)
 

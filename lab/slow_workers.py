@@ -1,0 +1,170 @@
+"""Whether a worker that holds the others up is named with its cause, and nobody in a healthy job.
+
+python -m lab.slow_workers [CASE...] [--seconds S]    # each case once, by default all: a minute each
+python -m lab.slow_workers healthy --seconds 3600
+
+The cases are planted on this machine with real trainings. Adds a line to bench_results/slow_workers.csv after each.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from tfdist.jobs.plan import plan_command, plan_training
+from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.launch.agents.inbox import Message, Note
+from tfdist.launch.agents.messages import Event, Started
+from tfdist.launch.job import Job, Program
+from tfdist.launch.machine import local_machine, local_machines
+from tfdist.launch.policy import Policy
+from tfdist.launch.runs.rundir import create_run_dir
+from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.supervision.run_tasks import launch
+from tfdist.models.spec import TrainingSpec
+
+OUT = Path(__file__).parents[1] / "bench_results" / "slow_workers.csv"
+SLOW_INPUT = Path(__file__).parent / "slow_input.py"
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+QUOTA = 0.4
+"""Part of a core that a throttled worker gets."""
+Plant = Callable[[int], AbstractContextManager[object]]
+"""Slows the process with this pid."""
+
+
+@contextmanager
+def load_on_its_core(pid: int) -> Iterator[None]:
+    """Another program on a core of this process."""
+    core = min(os.sched_getaffinity(pid))
+    spin = f"import os\nos.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", spin]) as other:
+        try:
+            yield
+        finally:
+            other.kill()
+
+
+@contextmanager
+def throttled(pid: int) -> Iterator[None]:
+    """A cgroup of its own, with a limit of CPU time. Needs root, and the cpu controller of cgroup v1 or v2."""
+    root = next(folder for folder in CPU_GROUPS if folder.is_dir())
+    old = root.name == "cpu"
+    group = root / f"tfdist-lab-{os.getpid()}"
+    group.mkdir()
+    try:
+        if old:
+            (group / "cpu.cfs_quota_us").write_text(str(int(QUOTA * 100_000)), encoding="ascii")
+        else:
+            (group / "cpu.max").write_text(f"{int(QUOTA * 100_000)} 100000", encoding="ascii")
+        (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
+        yield
+    finally:
+        until = time.monotonic() + 10
+        while group.exists() and time.monotonic() < until:
+            for each in (group / "cgroup.procs").read_text(encoding="ascii").split():
+                (root / "cgroup.procs").write_text(each, encoding="ascii")
+            try:
+                group.rmdir()
+            except OSError:
+                time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job, and what makes its worker-1 slow."""
+
+    workers: int
+    slow_ms: float = 0.0
+    plant: Plant | None = None
+    program: Path | None = None
+    """The user's own; None: the built-in training."""
+    expected: str = ""
+    """What the line must say; empty: there must be none."""
+
+
+CASES = {
+    "healthy": Case(2),
+    "healthy-4": Case(4),
+    "30-ms-of-2": Case(2, slow_ms=30.0, expected="it computes for"),
+    "30-ms-of-4": Case(4, slow_ms=30.0, expected="it computes for"),
+    "loaded-core": Case(2, plant=load_on_its_core, expected="other programs take"),
+    "throttled": Case(2, plant=throttled, expected="its cgroup is throttled"),
+    "slow-input": Case(2, program=SLOW_INPUT, expected="its input takes"),
+}
+
+
+def job_of(case: Case, steps: int) -> Job:
+    """The job of a case, on this machine."""
+    of_strategy = {"strategy": "multiworker", "workers": case.workers, "cores_per_device": 1}
+    if case.program is not None:
+        command = Program((str(case.program), str(steps)), {}, str(Path.cwd()), python=True)
+        return plan_command(resolve_strategy(of_strategy, local_machine()).spec, command, local_machines())
+    spec: TrainingSpec = resolve({**of_strategy, "dataset": "synthetic", "steps": steps}, local_machine(), "smoke").spec
+    planted = {"slow_worker": 1, "slow_ms": case.slow_ms} if case.slow_ms else {}
+    return plan_training(replace(spec, **planted), local_machines())
+
+
+def lines_of(case: Case, seconds: float) -> list[tuple[float, str]]:
+    """What is said of slow workers while the job trains for `seconds`: seconds since the first step, and the line."""
+    lines: list[tuple[float, str]] = []
+    first_step, pid, planted = 0.0, 0, nullcontext()
+
+    def note(message: Message) -> None:
+        nonlocal first_step, pid, planted
+        match message:
+            case Started("worker-1", pid=started):
+                pid = started
+            case Event(event={"event": "step"}) if not first_step:
+                first_step = time.monotonic()
+                planted = nullcontext() if case.plant is None else case.plant(pid)
+                planted.__enter__()
+            case Note(_, text):
+                lines.append((time.monotonic() - first_step, text))
+            case Event(event={"event": "step"}) if time.monotonic() - first_step > seconds:
+                os.kill(os.getpid(), 15)  # as a user would end it
+
+    with tempfile.TemporaryDirectory() as folder, RunWriter(create_run_dir(Path(folder), "slow")) as writer:
+        try:
+            launch(job_of(case, 10**7), writer, Policy(), note)
+        finally:
+            planted.__exit__(None, None, None)
+    return [(at, text) for at, text in lines if "holds the others up" in text or "is last in" in text]
+
+
+def main() -> None:
+    """Measure the cases, and keep the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--seconds", type=float, default=60.0, help="of training")
+    options = parser.parse_args()
+    console = Console()
+    for name in options.cases:
+        case = CASES[name]
+        lines = lines_of(case, options.seconds)
+        right = (
+            bool(lines) and case.expected in lines[0][1] and "worker-1" in lines[0][1] if case.expected else not lines
+        )
+        row = {
+            "case": name,
+            "seconds": options.seconds,
+            "lines": len(lines),
+            "named_after_s": round(lines[0][0], 1) if lines else None,
+            "right": right,
+            "first_line": lines[0][1] if lines else "",
+        }
+        table = pd.concat([pd.read_csv(OUT) if OUT.exists() else pd.DataFrame(), pd.DataFrame([row])])
+        table.to_csv(OUT, index=False, lineterminator="\n")
+        console.print(f"{name}: {'right' if right else 'WRONG'}; {lines[:3]}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What may slow a task down, as the kernel counts it. Part of the agent."""
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from tfdist.launch.agent_program.system import process_stat, read_text
+
+CPUS = "/sys/devices/system/cpu"
+CGROUPS = "/sys/fs/cgroup"
+
+
+def counters(pid: int, pids: "list[int]") -> "dict[str, float]":
+    """Counters of a task since its start or that of its host, and what holds now.
+
+    `time_s`; `throttled_s` of its cgroups; of the cores that it may use: `cores`, their number, `steal_s` by other
+    virtual machines, `other_busy_s` by other programs than the tasks `pids` of its job, `clock_share`, the lowest
+    frequency as a part of the highest one possible (1: unknown); `major_faults`, pages read from a disk; `sent` and
+    `resent` TCP segments; `disk_free_share` of its folder.
+    """
+    try:
+        cores = os.sched_getaffinity(pid)
+    except OSError:  # it has ended
+        return {}
+    busy_s, steal_s = _used(cores)
+    return {
+        "time_s": time.monotonic(),
+        "throttled_s": throttled_s(pid),
+        "cores": len(cores),
+        "steal_s": steal_s,
+        "other_busy_s": busy_s - _session_cpu_s({each for each in pids if cores & _affinity(each)}),
+        "clock_share": min(map(_clock_share, cores)),
+        "major_faults": float((process_stat(pid) or ["0"] * 10)[9]),
+        **_segments(pid),
+        "disk_free_share": _disk_free_share(pid),
+    }
+
+
+def _affinity(pid: int) -> "set[int]":
+    with suppress(OSError):
+        return os.sched_getaffinity(pid)
+    return set()
+
+
+def _session_cpu_s(sessions: "set[int]") -> float:
+    """CPU seconds of all processes in these sessions, and of their children that have ended (man 5 proc_pid_stat)."""
+    stats = [process_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+    ticks = (sum(map(int, stat[11:15])) for stat in stats if stat and int(stat[3]) in sessions)
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def _used(cores: "set[int]") -> "tuple[float, float]":
+    """Busy and stolen seconds of these cores since the start of the host (man 5 proc_stat)."""
+    second, busy, steal = os.sysconf("SC_CLK_TCK"), 0, 0
+    for line in read_text("/proc/stat").splitlines():
+        name, *texts = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cores:
+            ticks = [*map(int, texts), *[0] * 8]
+            busy, steal = busy + sum(ticks[index] for index in (0, 1, 2, 5, 6)), steal + ticks[7]
+    return busy / second, steal / second
+
+
+def throttled_s(pid: int, root: str = CGROUPS) -> float:
+    """Seconds for which the CPU limits of a process's cgroups kept it from running: its own, and those above it.
+
+    Sources: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files (throttled_usec),
+    https://docs.kernel.org/scheduler/sched-bwc.html#statistics (throttled_time, nanoseconds, of cgroup v1).
+    """
+    total = 0.0
+    for line in read_text(f"/proc/{pid}/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        for folder in [root, f"{root}/{controllers}"] if controllers else [root, f"{root}/unified"]:
+            at = path.strip("/")
+            while True:
+                values = _fields(f"{folder}/{at}/cpu.stat")
+                total += values.get("throttled_usec", 0) / 1e6 + values.get("throttled_time", 0) / 1e9
+                if not at:
+                    break
+                at = at.rpartition("/")[0]
+    return total
+
+
+def _fields(path: str) -> "dict[str, int]":
+    """The numbers of a file of `name value` lines."""
+    rows = (line.split() for line in read_text(path).splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+def _clock_share(core: int) -> float:
+    folder = f"{CPUS}/cpu{core}/cpufreq"
+    now, most = (read_text(f"{folder}/{name}").strip() for name in ("scaling_cur_freq", "cpuinfo_max_freq"))
+    return int(now) / int(most) if now.isdigit() and most.isdigit() and int(most) else 1.0
+
+
+def _segments(pid: int) -> "Mapping[str, float]":
+    """TCP segments of the network in which a process runs: `OutSegs` and `RetransSegs`, as nstat has them."""
+    lines = [line.split() for line in read_text(f"/proc/{pid}/net/snmp").splitlines() if line.startswith("Tcp:")]
+    values = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
+    return {"sent": float(values.get("OutSegs", 0)), "resent": float(values.get("RetransSegs", 0))}
+
+
+def _disk_free_share(pid: int) -> float:
+    try:
+        disk = os.statvfs(f"/proc/{pid}/cwd")
+    except OSError:
+        return 1.0
+    return disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0

@@ -1,0 +1,107 @@
+"""Names a worker that holds the others up, while the job runs: one line when it changes, at most one a minute."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tfdist.launch.agent_program.system import event_time
+from tfdist.launch.agents.inbox import Message
+from tfdist.launch.agents.messages import Event, Inspected, Reply
+from tfdist.launch.diagnosis.straggler import HeldUp, Slow, WorkerSteps, cause, figures, rates_between
+from tfdist.launch.job import Job
+from tfdist.launch.supervision.task_group import TaskGroup
+
+JUDGE_S = 2.5
+"""Seconds between two looks at the steps; while a worker is slow, its host counts what may slow it down as often."""
+EVIDENCE_S = 5.0
+"""Seconds over which the counters are compared at least."""
+NO_EVIDENCE_S = 15.0
+"""After this time without counters the worker is named all the same."""
+LINE_S = 60.0
+"""Seconds between two lines at least; and over which the counters are compared at most."""
+
+
+def worker_steps(job: Job) -> WorkerSteps:
+    """For the steps of a job: its leading tasks train together, or the chief's workers each on their own."""
+    workers = [plan.task.name for plan in job.plans if plan.task.role == "worker"]
+    return WorkerSteps(job.leading, workers if job.serving else ())
+
+
+@dataclass
+class SlowWatch:
+    """Watches the steps of a job whose tasks wait for each other, or whose chief counts the updates of each worker."""
+
+    tasks: TaskGroup
+    held_up: list[HeldUp] = field(default_factory=list)
+    """What was said so far, for the outcome."""
+    said_at: float = -math.inf
+    """Monotonic time of the last line."""
+    _named: tuple[str, str] = ("", "")
+    """Task and kind of cause of the last line; empty if it does not hold any more."""
+    _named_since: float = 0.0
+    _suspect: str = ""
+    _suspected_at: float = 0.0
+    _before: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Counters of each task, from which its rates are computed."""
+    _rates: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of each task since the suspicion, or lately."""
+    _throttles: dict[str, str] = field(default_factory=dict)
+    """Why the GPUs of each task were slowed down in its last window."""
+
+    def __post_init__(self) -> None:
+        self.steps = worker_steps(self.tasks.job)
+
+    def start(self, now: float) -> None:
+        """Watch from now on, if there are several workers."""
+        if max(len(self.steps.tasks), len(self.steps.workers)) > 1:
+            self.tasks.deadlines[self._judge] = now + JUDGE_S
+
+    def note(self, message: Message, now: float) -> None:
+        """Take note of a message about a present attempt."""
+        match message:
+            case Event(task, event={"event": "step"} as event):
+                self.steps.note(task, event, now)
+                self._throttles[task] = str(event.get("throttle", ""))
+
+    def _judge(self, now: float) -> None:
+        if self.tasks.stopped:
+            return
+        self.tasks.deadlines[self._judge] = now + JUDGE_S
+        slow = self.steps.slow(self._named[0])
+        if slow is None or slow.task != self._suspect:
+            self._suspect, self._suspected_at = "" if slow is None else slow.task, now
+            self._before, self._rates = {}, {}
+        if slow is not None:
+            self.tasks.count(self._keep)
+            self._name(slow, now)
+        elif self._named[0] and now - self.said_at >= LINE_S:
+            self.tasks.note(f"{self._named[0]} no longer holds the others up")
+            self._named, self.said_at = ("", ""), now
+
+    def _keep(self, reply: Reply) -> None:
+        if isinstance(reply, Inspected):
+            for task, values in reply.counters.items():
+                before = self._before.setdefault(task, values)
+                seconds = values.get("time_s", 0.0) - before.get("time_s", 0.0)
+                if seconds >= EVIDENCE_S:
+                    self._rates[task] = rates_between(before, values)
+                if seconds > LINE_S:
+                    self._before[task] = values
+
+    def _name(self, slow: Slow, now: float) -> None:
+        """Say what holds the others up and why, unless that was said, and keep it for the outcome."""
+        if slow.task not in self._rates and now - self._suspected_at < NO_EVIDENCE_S:
+            return
+        kind, text = cause(slow, self._rates, self._throttles.get(slow.task, ""))
+        is_new = (slow.task, kind) != self._named
+        if is_new and (now - self.said_at < LINE_S or not self.steps.still(slow)):
+            return
+        host, time = self.tasks.channels[slow.task].host.name, event_time()
+        if is_new:
+            self._named, self._named_since, self.said_at = (slow.task, kind), self._suspected_at, now
+        current = HeldUp(slow.task, host, time - (now - self._named_since), time, text, figures(slow))
+        if is_new:
+            self.held_up.append(current)
+            self.tasks.note(current.sentence)
+        else:
+            self.held_up[-1] = current

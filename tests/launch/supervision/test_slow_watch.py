@@ -1,0 +1,104 @@
+from itertools import pairwise
+
+import pytest
+
+from tests.launch.supervisors import supervisor_of
+from tfdist.launch.agents.inbox import Note
+from tfdist.launch.agents.messages import Event, Inspect, Inspected
+from tfdist.launch.supervision.slow_watch import JUDGE_S, LINE_S, NO_EVIDENCE_S
+
+QUIET = {"cores": 1.0, "clock_share": 1.0, "disk_free_share": 0.5}
+LOADED = {"other_busy_s": 0.5}
+
+
+class Training:
+    """Two workers of which one may be slow, second after second."""
+
+    def __init__(self):
+        self.supervisor, self.channel = supervisor_of({"worker": 2})
+        self.watch, self.lines, self.now = self.supervisor.slow, [], 0.0
+        self.counted = {}
+        self.supervisor.tasks.announce = lambda message: self.lines.append((self.now, message))
+        self.supervisor.deadlines.clear()
+        self.watch.start(0.0)
+
+    def train(self, seconds, own_ms, load=(), answers=True, every_s=1.0):
+        """`load`: what is counted each second of a task."""
+        for _ in range(int(seconds / every_s)):
+            self.now += every_s
+            for task, counters in dict(load).items():
+                own = self.counted.setdefault(task, dict.fromkeys(counters, 0.0))
+                self.counted[task] = {name: own[name] + value * every_s for name, value in counters.items()}
+            for task, ms in own_ms.items():
+                event = {
+                    "event": "step",
+                    "step": round(self.now / every_s),
+                    "every": 1,
+                    "step_ms": 100.0,
+                    "own_ms": [ms],
+                }
+                self.watch.note(Event(task, self.now, event), self.now)
+            self.supervisor.deadlines.run_due(self.now)
+            requests = [sent for sent in self.channel.sent if isinstance(sent, Inspect)]
+            self.channel.sent.clear()
+            for request in requests if answers else ():
+                values = {task: {"time_s": self.now, **QUIET, **self.counted.get(task, {})} for task in own_ms}
+                self.supervisor.tasks.requests.take(
+                    self.channel.host, Inspected({}, {}, counters=values, request=request.request)
+                )
+
+    def texts(self):
+        return [message.text for _, message in self.lines if isinstance(message, Note)]
+
+
+EQUAL, SLOW = {"worker-0": 50.0, "worker-1": 51.0}, {"worker-0": 50.0, "worker-1": 90.0}
+
+
+def test_a_slow_worker_is_named_once_with_its_cause():
+    training = Training()
+    training.train(240, SLOW, {"worker-1": LOADED})
+    sentence = "is last in 100% of the steps: the others wait 40% of their time"
+    assert training.texts() == [f"worker-1 on localhost {sentence}; other programs take 50% of its core"]
+    assert training.lines[0][0] <= 60
+    (held,) = training.watch.held_up
+    assert (held.task, held.host) == ("worker-1", "localhost")
+    assert held.figures["waits"] == pytest.approx(0.4)
+    assert held.until - held.since > 150
+
+
+def test_lines_are_a_minute_apart_and_tell_what_has_changed():
+    training = Training()
+    training.train(120, SLOW)
+    training.train(120, SLOW, {"worker-1": LOADED})
+    training.train(120, EQUAL)
+    texts = training.texts()
+    assert [text.rpartition("; ")[2] for text in texts] == [
+        "it computes for 90 ms, the others for 50 ms",
+        "other programs take 50% of its core",
+        "worker-1 no longer holds the others up",
+    ]
+    at = [time for time, _ in training.lines]
+    assert all(later - earlier >= LINE_S for earlier, later in pairwise(at))
+    assert len(training.watch.held_up) == 2
+
+
+def test_a_healthy_job_is_not_asked_and_nothing_is_said():
+    training = Training()
+    sent = training.channel.sent
+    training.train(600, EQUAL)
+    assert training.lines == []
+    assert sent == []
+
+
+def test_a_host_that_does_not_answer_is_named_all_the_same():
+    training = Training()
+    training.train(30 + NO_EVIDENCE_S + JUDGE_S, SLOW, answers=False)
+    assert len(training.texts()) == 1
+    assert training.texts()[0].endswith("it computes for 90 ms, the others for 50 ms")
+
+
+def test_a_single_worker_is_not_watched():
+    supervisor, _ = supervisor_of({"worker": 1})
+    supervisor.deadlines.clear()
+    supervisor.slow.start(0.0)
+    assert not supervisor.deadlines
