@@ -78,9 +78,8 @@ def check_base(suite: Suite, machines: Machines) -> None:
         if Path(file).is_absolute():
             raise TfdistError(f"--against {against}: {file} is the same file in both versions; give a relative path")
         if not _has(against, file):
-            raise TfdistError(
-                f"--against {against}: it has no {file or 'folder like this one'}; choose another version"
-            )
+            what = f"it has no {file or 'folder like this one'}"
+            raise TfdistError(f"--against {against}: {what}; choose another version")
 
 
 def _file_of(program: Program) -> str:

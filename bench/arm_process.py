@@ -89,10 +89,8 @@ class ArmProcess(Protocol):
         """Stop the tasks, as this signal to `tfdist launch` would; a second call stops them at once."""
 
 
-class StartArm(Protocol):
-    """Starts the processes of an arm, and returns at once. As `start_arm`."""
-
-    def __call__(self, start: ArmStart, post: Post) -> ArmProcess: ...  # noqa: D102
+StartArm = Callable[[ArmStart, Post], ArmProcess]
+"""Starts the processes of an arm, and returns at once. As `start_arm`."""
 
 
 def start_arm(start: ArmStart, post: Post) -> ArmProcess:

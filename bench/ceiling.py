@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tfdist.bench.collectives.figures import SizeFigure, figures_of
+from tfdist.bench.collectives.figures import figures_of
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.statistics import Interval
 from tfdist.launch.quantities import size_text
@@ -37,15 +37,7 @@ class AllReduce:
     @property
     def floor_s(self) -> float:
         """The least time of the all-reduce: each rank sends 2(n-1)/n of the bytes (https://doi.org/10.1016/j.jpdc.2008.09.002)."""
-        return self._floor_s(self.bandwidth.bytes_per_s)
-
-    @property
-    def least_floor_s(self) -> float:
-        """The same at the upper limit of the bandwidth."""
-        return self._floor_s(self.bandwidth.high)
-
-    def _floor_s(self, bytes_per_s: float) -> float:
-        return bus_factor(CollectiveOp.ALL_REDUCE, self.ranks) * self.gradient_bytes / bytes_per_s
+        return bus_factor(CollectiveOp.ALL_REDUCE, self.ranks) * self.gradient_bytes / self.bandwidth.bytes_per_s
 
 
 def exchange_of(spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mapping[str, float]) -> AllReduce | None:
@@ -65,31 +57,19 @@ def exchange_of(spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mappi
 
 def _of_sweep(sweep: Sweep, spec: TrainingSpec, hosts: int) -> Bandwidth | None:
     """The highest bus bandwidth of any size: of the same communication and ranks, else of as many hosts."""
-    between = [
-        figure
-        for figure in figures_of(sweep)
-        if figure.line.op is CollectiveOp.ALL_REDUCE and figure.line.communication and figure.line.hosts == hosts
-    ]
-    alike = [
-        figure
-        for figure in between
-        if figure.line.ranks == spec.replicas and figure.line.communication == str(spec.communication)
-    ]
+    figures = [figure for figure in figures_of(sweep) if figure.line.op is CollectiveOp.ALL_REDUCE]
+    between = [figure for figure in figures if figure.line.communication and figure.line.hosts == hosts]
+    of_ranks = [figure for figure in between if figure.line.ranks == spec.replicas]
+    alike = [figure for figure in of_ranks if figure.line.communication == str(spec.communication)]
     best = max(alike or between, key=lambda figure: figure.busbw, default=None)
     if best is None:
         return None
+    high = best.busbw_interval.high if best.busbw_interval else best.busbw
+    source = f"the highest bus bandwidth of {best.line.arm}, {counted(best.line.ranks, 'rank')}"
     largest = max(figure.line.bytes for figure in alike or between)
-    return _of_figure(best, largest if largest < gradient_bytes(spec) else None)
-
-
-def _of_figure(figure: SizeFigure, up_to: int | None) -> Bandwidth:
-    """`up_to`: the largest measured size, if gradients are larger; then the bandwidth may be higher for them."""
-    line, interval = figure.line, figure.busbw_interval
-    high = figure.busbw if interval is None else interval.high
-    source = f"the highest bus bandwidth of {line.arm}, {counted(line.ranks, 'rank')}"
-    if up_to is not None:
-        return Bandwidth(figure.busbw * 1e9, math.inf, f"{source}, measured only up to {size_text(up_to)}")
-    return Bandwidth(figure.busbw * 1e9, high * 1e9, source)
+    if largest < gradient_bytes(spec):  # the bandwidth may be higher for them
+        high, source = math.inf, f"{source}, measured only up to {size_text(largest)}"
+    return Bandwidth(best.busbw * 1e9, high * 1e9, source)
 
 
 def _of_link(link: Mapping[str, float], hosts: int) -> Bandwidth | None:
@@ -114,15 +94,13 @@ def ceiling(spec: TrainingSpec, exchange: AllReduce, one_device: float) -> float
         exchange: its all-reduce.
         one_device: images/s of one device with the same batch.
     """
-    return spec.global_batch_size / _step_s(spec, exchange.floor_s, spec.batch_size / one_device)
+    floor_s, compute_s = exchange.floor_s, spec.batch_size / one_device
+    overlap = spec.bytes_per_pack is not None or spec.keras is Keras.THREE
+    return spec.global_batch_size / (max(floor_s, compute_s) if overlap else floor_s + compute_s)
 
 
 def highest_ceiling(spec: TrainingSpec, exchange: AllReduce, one_device: Interval | None, figure: float) -> float:
     """`ceiling` at the upper limits of the bandwidth and of the images/s of one device (or its `figure`)."""
+    bandwidth = replace(exchange.bandwidth, bytes_per_s=exchange.bandwidth.high)
     fastest = figure if one_device is None else one_device.high
-    return spec.global_batch_size / _step_s(spec, exchange.least_floor_s, spec.batch_size / fastest)
-
-
-def _step_s(spec: TrainingSpec, floor_s: float, compute_s: float) -> float:
-    overlap = spec.bytes_per_pack is not None or spec.keras is Keras.THREE
-    return max(floor_s, compute_s) if overlap else floor_s + compute_s
+    return ceiling(spec, replace(exchange, bandwidth=bandwidth), fastest)

@@ -133,8 +133,7 @@ class Checker:
             return False
         machines = {host: machine if machine.gpus else replace(machine, cores=cores)}
         policy = Policy(timeout_s=self.timeout_s)
-        folder = self.folder / slug(name)
-        start = ArmStart(name, 1, spec, self.plan.command, machines, folder, policy)
+        start = ArmStart(name, 1, spec, self.plan.command, machines, self.folder / slug(name), policy)
         self.running[name] = _Run(self.start_arm(start, self.news.put), cores)
         on_start(list(self.running))
         return True

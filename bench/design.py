@@ -25,41 +25,34 @@ class Projection:
 
     levels: "Codes"
     """Level of each turn, counted from 0."""
-    blocks: "Codes | None"
-    """Block of each turn, counted from 0; None: blocks have no effect."""
+    blocks: "Codes"
+    """Block of each turn, counted from 0; a single one has no effect."""
 
     @cached_property
     def df(self) -> int:
         """Degrees of freedom of the residuals."""
-        free = len(self._kept) if self.blocks is not None else 0
-        return len(self.levels) - len(self.level_turns) - free
+        return len(self.levels) - len(self.level_turns) - len(self._kept)
 
     def effects(self, values: "Array") -> "tuple[Array, Array]":
         """Those of the levels and of the blocks, up to a constant that moves between them within connected turns."""
         import numpy as np
 
         of_levels = np.bincount(self.levels, values)
-        if self.blocks is None:
-            return of_levels / self.level_turns, np.zeros(1)
-        of_blocks = np.bincount(self.blocks, values)
-        blocks = self.inverse @ (of_blocks - self.shares.T @ of_levels)
+        blocks = self.inverse @ (np.bincount(self.blocks, values) - self.shares.T @ of_levels)
         return of_levels / self.level_turns - self.shares @ blocks, blocks
 
     def residuals(self, values: "Array") -> "Array":
         """What the model leaves of each turn."""
         levels, blocks = self.effects(values)
-        rest: Array = values - levels[self.levels] - (0.0 if self.blocks is None else blocks[self.blocks])
+        rest: Array = values - levels[self.levels] - blocks[self.blocks]
         return rest
 
     @cached_property
     def freedom(self) -> "Array":
         """The part of a degree of freedom that each turn's residual has, 0 to 1; their sum is `df`."""
-        used = 1 / self.level_turns[self.levels]
-        if self.blocks is not None:
-            spread = self.shares @ self.inverse
-            of_level = (spread * self.shares).sum(axis=1)
-            used = used + of_level[self.levels] - 2 * spread[self.levels, self.blocks]
-            used = used + self.inverse.diagonal()[self.blocks]
+        spread = self.shares @ self.inverse
+        of_level = 1 / self.level_turns + (spread * self.shares).sum(axis=1)
+        used = of_level[self.levels] - 2 * spread[self.levels, self.blocks] + self.inverse.diagonal()[self.blocks]
         free: Array = 1 - used
         return free
 
@@ -91,8 +84,8 @@ class Projection:
         """Levels x blocks: the number of turns."""
         import numpy as np
 
-        rows, columns = int(self.levels.max()) + 1, int(self._blocks.max()) + 1
-        cells = np.bincount(self.levels * columns + self._blocks, minlength=rows * columns)
+        rows, columns = int(self.levels.max()) + 1, int(self.blocks.max()) + 1
+        cells = np.bincount(self.levels * columns + self.blocks, minlength=rows * columns)
         return cells.astype(np.float64).reshape(rows, columns)
 
     @cached_property
@@ -100,15 +93,9 @@ class Projection:
         """All blocks but the first of each connected set: its effect cannot be told from those of its levels."""
         import numpy as np
 
-        _, of_blocks = connected_sets(self.levels, self._blocks)
+        _, of_blocks = connected_sets(self.levels, self.blocks)
         kept: Codes = np.setdiff1d(np.arange(len(of_blocks)), np.unique(of_blocks, return_index=True)[1])
         return kept
-
-    @property
-    def _blocks(self) -> "Codes":
-        if self.blocks is None:
-            raise AssertionError("blocks have no effect here")
-        return self.blocks
 
 
 def connected_sets(levels: "Codes", blocks: "Codes") -> "tuple[Codes, Codes]":
@@ -164,7 +151,8 @@ class Design(Generic[Arm]):
     @cached_property
     def rest(self) -> Projection:
         """The fit. Of a single arm the drift cannot be told from the rest: its blocks have no effect of their own."""
-        return Projection(self.arm_of, _codes(turn.block for turn in self.turns) if len(self.arms) > 1 else None)
+        blocks = _codes(turn.block for turn in self.turns)
+        return Projection(self.arm_of, blocks if len(self.arms) > 1 else 0 * blocks)
 
     def figures(self, values: "Array") -> "Array":
         """Each arm's mean over all blocks.
@@ -182,8 +170,6 @@ class Design(Generic[Arm]):
         fit = self.rest
         own = np.zeros(len(self.arms))
         own[arm] = 1 / fit.level_turns[arm]
-        if fit.blocks is None:
-            return own[self.arm_of]
         blocks = fit.inverse @ (1 / len(fit.inverse) - fit.shares[arm])
         weights: Array = (own - fit.shares @ blocks)[self.arm_of] + blocks[fit.blocks]
         return weights

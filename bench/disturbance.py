@@ -57,7 +57,9 @@ def _drift(windows: Mapping[str, Sequence[Window]]) -> float:
     The middle one of an odd number of windows belongs to neither half. The noise is estimated from the differences of
     consecutive windows (von Neumann 1941): drift makes them hardly larger, a single slow window much.
     """
-    times = _step_times(windows)
+    rows = [[window for window in row if window.steps] for row in zip(*windows.values(), strict=False)]
+    # seconds per step in each window, all ranks together
+    times = [sum(window.elapsed_s for window in row) / sum(window.steps for window in row) for row in rows if row]
     half = len(times) // 2
     if half < _HALF:
         return 0.0
@@ -66,9 +68,3 @@ def _drift(windows: Mapping[str, Sequence[Window]]) -> float:
     if abs(change) <= _NOISES * math.sqrt(variance * 2 / half):
         return 0.0
     return change / fmean(times[:half])
-
-
-def _step_times(windows: Mapping[str, Sequence[Window]]) -> list[float]:
-    """Seconds per step in each window, all ranks together."""
-    rows = [[window for window in row if window.steps] for row in zip(*windows.values(), strict=False)]
-    return [sum(window.elapsed_s for window in row) / sum(window.steps for window in row) for row in rows if row]

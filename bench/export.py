@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfdist.bench.report.across import Change
+from tfdist.bench.report.format import in_unit
+from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import Comparison, Interval
 from tfdist.launch.str_enum import StrEnum
 
 if TYPE_CHECKING:
-    from tfdist.bench.report.across import Change
     from tfdist.bench.report.build import Report
 
 
@@ -57,25 +59,21 @@ def exported(figures: Iterable[ExportedFigure], form: ExportFormat) -> Any:
 
 def figures_of(report: "Report") -> Iterator[ExportedFigure]:
     """The throughput of each measured arm, unless it is known to be wrong."""
-    from tfdist.bench.report.format import in_unit
+    return (_throughput(row) for row in report.rows if row.images_per_s and row.valid)
 
-    for row in report.rows:
-        if row.images_per_s and row.valid:
-            yield ExportedFigure(row.label, "throughput", in_unit("images/s", [row]), row.images_per_s, row.spread)
+
+def _throughput(row: ArmRow) -> ExportedFigure:
+    return ExportedFigure(row.label, "throughput", in_unit("images/s", [row]), row.rate, row.spread)
 
 
 def ratios_of(compared: Iterable[tuple[str, Comparison]]) -> Iterator[ExportedFigure]:
     """The throughput of each arm over that of its base."""
-    for arm, found in compared:
-        yield ExportedFigure(arm, "ratio", "times the base", found.ratio, found.interval)
+    return (ExportedFigure(arm, "ratio", "times the base", of.ratio, of.interval) for arm, of in compared)
 
 
-def figures_of_changes(changes: Iterable["Change"]) -> Iterator[ExportedFigure]:
+def figures_of_changes(changes: Iterable[Change]) -> Iterator[ExportedFigure]:
     """The throughput of the new bench, and its ratios over the base."""
-    from tfdist.bench.report.format import in_unit
-
     for change in changes:
         if change.comparison:
-            unit = in_unit("images/s", [change.new])
-            yield ExportedFigure(change.arm, "throughput", unit, change.new.rate, change.new.spread)
+            yield _throughput(change.new)
             yield from ratios_of([(change.arm, change.comparison)])

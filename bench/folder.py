@@ -4,13 +4,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from tfdist.bench.plan import PlannedRun, spread
+from tfdist.bench.plan import PlannedRun, extended, interleave, spread
 from tfdist.bench.statistics import FLOOR
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.suite import Suite, parse_suite
@@ -48,6 +48,15 @@ class BenchFile:
     def ends(self) -> tuple[int, ...]:
         """The last round of each start of the processes."""
         return self.last_rounds or spread(self.suite.rounds, self.suite.incarnations)
+
+    def with_rounds(self, rounds: int) -> "BenchFile":
+        """The bench with this number of rounds; added ones have starts of their own."""
+        if rounds == self.suite.rounds:
+            return self
+        ends = extended(self.ends, rounds)
+        suite = replace(self.suite, rounds=rounds, incarnations=len(ends))
+        plan = interleave([arm.name for arm in suite.arms], rounds, suite.seed)
+        return replace(self, suite=suite, plan=plan, last_rounds=ends)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

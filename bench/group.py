@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from signal import SIGTERM
@@ -32,6 +33,8 @@ STEPS = 5
 END_S = 20.0
 """Time for a program to end after its last turn; then it is stopped."""
 STOPPED_BY = "tfdist bench"
+FAILURES = (RecordStatus.FAILED, RecordStatus.TIMEOUT)
+"""Statuses of arms that make a bench fail; a refused arm does not."""
 
 
 class InterruptedBenchError(Exception):
@@ -136,65 +139,51 @@ class Group:
     def warm_up(self) -> None:
         """Let one arm after the other train for a while, so that its first turn is like the others."""
         for arm in list(self.members):
-            member = self.members.get(arm)
-            if member is not None and member.parked is not None:
-                self._release(member, plan_warmup(self.pace.warmup_s, member.parked.step_s))
+            self.release(arm, partial(plan_warmup, self.pace.warmup_s))
 
     def turn(self, arm: str, round: int, order: int, repeated: bool = False) -> TurnRecord | None:
         """Release an arm for a turn and return its measurements; None if it has ended."""
-        member = self.members.get(arm)
-        if member is None or member.parked is None:
-            return None
         started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        parked = self._release(member, plan_turn(self.pace.turn_s, member.parked.step_s, self.pace.window_s))
+        parked = self.release(arm, lambda step_s: plan_turn(self.pace.turn_s, step_s, self.pace.window_s))
         if parked is None:
             return None
-        incarnation = member.start.incarnation
+        incarnation, group = self.members[arm].start.incarnation, self.number
         turn = TurnRecord(
-            arm,
-            round,
-            incarnation,
-            self.number,
-            order,
-            started,
-            parked.windows,
-            parked.hosts,
-            repeated,
-            parked.observed,
+            arm, round, incarnation, group, order, started, parked.windows, parked.hosts, repeated, parked.observed
         )
         try:
             rate = throughput(of_turn(parked.record, turn))
         except (ValueError, KeyError) as error:
-            self._stop(member, f"its tasks sent no complete windows for a turn ({error})")
+            self.failed[arm] = f"its tasks sent no complete windows for a turn ({error})"
+            self.members[arm].process.interrupt(SIGTERM, STOPPED_BY)
+            while arm in self.members:
+                self._take_news()
             return None
         self.progress.done(turn, rate)
         return turn
 
-    def release(self, arm: str, turn: Turn) -> Parked | None:
-        """Release an arm for this turn; returns when it is parked again, or None if it has ended."""
+    def release(self, arm: str, turn_of: Callable[[float], Turn]) -> Parked | None:
+        """Release the tasks of an arm; returns when they are parked again, or None if they have ended.
+
+        Args:
+            arm: its name.
+            turn_of: the turn, from the seconds that a step takes.
+        """
         member = self.members.get(arm)
-        return None if member is None or member.parked is None else self._release(member, turn)
+        if member is None or member.parked is None:
+            return None
+        before = member.parked
+        member.process.release(turn_of(before.step_s))
+        while self.members.get(arm) is member and member.parked is before:
+            self._take_news()
+        return member.parked if member.parked is not before else None
 
     def trace(self, arm: str, turn: Turn) -> None:
         """Release an arm for a turn under the profiler. If that ends it, the turns before count all the same."""
         if (member := self.members.get(arm)) is not None:
             member.traced = True
-            self._release(member, turn)
+            self.release(arm, lambda _: turn)
             member.traced = False
-
-    def _release(self, member: _Member, turn: Turn) -> Parked | None:
-        """Release the tasks of an arm; returns when they are parked again, or None if they have ended."""
-        before = member.parked
-        member.process.release(turn)
-        while self.members.get(member.start.arm) is member and member.parked is before:
-            self._take_news()
-        return member.parked if member.parked is not before else None
-
-    def _stop(self, member: _Member, reason: str) -> None:
-        self.failed[member.start.arm] = reason
-        member.process.interrupt(SIGTERM, STOPPED_BY)
-        while self.members.get(member.start.arm) is member:
-            self._take_news()
 
     def end(self) -> None:
         """Let all tasks end; stop those that do not."""
@@ -262,7 +251,7 @@ class Group:
             if record.status is RecordStatus.FAILED:
                 self.progress.note(f"{arm} is measured; then its program failed: {record.reason}")
             record = replace(record, status=RecordStatus.OK, reason="", exit_code=0)
-        elif member.traced and record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
+        elif member.traced and record.status in FAILURES:
             self.progress.note(f"{arm}: no trace: {record.reason} (logs: {member.start.run_dir})")
             record = replace(record, status=RecordStatus.OK, reason="", exit_code=0)
         elif arm in self.failed:
@@ -281,7 +270,7 @@ class Group:
             ending = f"no arm has measured a step before it, so the bench ends here (logs: {member.start.run_dir})"
             raise TfdistError(f"{arm}: {record.reason}; {ending}", ExitCode.FAILED)
         stopped = record.status == RecordStatus.INTERRUPTED and not self.stopping  # with 'tfdist stop'
-        if stopped or record.status in (RecordStatus.FAILED, RecordStatus.TIMEOUT):
+        if stopped or record.status in FAILURES:
             self.failed[arm] = record.reason
             self.progress.note(f"{arm}: {record.status}: {record.reason} (logs: {member.start.run_dir})")
 

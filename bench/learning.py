@@ -142,15 +142,12 @@ class AccuracyReach:
 
 def reached(curves: Sequence[Curve], accuracy: float) -> AccuracyReach:
     """The geometric mean of several models with one seed; a seed counts if all of its models reached it."""
-    points = {
-        seed: [curve.reach(accuracy) for curve in curves if curve.seed == seed]
-        for seed in dict.fromkeys(curve.seed for curve in curves)
-    }
-    examples: dict[int, float] = {}
-    seconds: dict[int, float] = {}
-    for seed, all_points in points.items():
-        found = [point for point in all_points if point is not None]
-        if len(found) == len(all_points):
+    examples, seconds = {}, {}
+    seeds = list(dict.fromkeys(curve.seed for curve in curves))
+    for seed in seeds:
+        points = [curve.reach(accuracy) for curve in curves if curve.seed == seed]
+        found = [point for point in points if point is not None]
+        if len(found) == len(points):
             examples[seed] = geometric_mean(point.examples for point in found)
             seconds[seed] = geometric_mean(point.seconds for point in found)
-    return AccuracyReach(examples, seconds, len(points))
+    return AccuracyReach(examples, seconds, len(seeds))

@@ -20,21 +20,21 @@ delays do (tests/bench/test_lost_time.py).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tfdist.bench.design import Block
+from tfdist.bench.growth import Array
 from tfdist.bench.mean import Mean, means_of
-from tfdist.bench.references import Reference
+from tfdist.bench.references import Reference, replicas
 from tfdist.launch.str_enum import StrEnum
 from tfdist.models.record import Record
 from tfdist.models.throughput import examples_per_step, throughput
-
-if TYPE_CHECKING:
-    from tfdist.bench.design import Array
 
 NAME = "step_times"
 """Name in TurnRecord.observed."""
@@ -46,9 +46,9 @@ class Rank:
 
     name: str
     host: str
-    ready: "Array"
+    ready: Array
     """Seconds at which its gradients were ready, by step."""
-    done: "Array"
+    done: Array
     """Seconds at which its update was done."""
 
 
@@ -60,14 +60,14 @@ class StepPhases:
     gradient_bytes: int
 
     @cached_property
-    def local_ms(self) -> "Array":
+    def local_ms(self) -> Array:
         """Time from the end of the step before to the local gradients."""
-        return self._array([1000 * (rank.ready[1:] - rank.done[:-1]) for rank in self.ranks])
+        return np.array([1000 * (rank.ready[1:] - rank.done[:-1]) for rank in self.ranks], float)
 
     @cached_property
-    def after_ms(self) -> "Array":
+    def after_ms(self) -> Array:
         """Time from the local gradients to the end of the step."""
-        return self._array([1000 * (rank.done[1:] - rank.ready[1:]) for rank in self.ranks])
+        return np.array([1000 * (rank.done[1:] - rank.ready[1:]) for rank in self.ranks], float)
 
     @property
     def exchange_ms(self) -> float:
@@ -80,29 +80,16 @@ class StepPhases:
         return float(self.after_ms.mean())
 
     @property
-    def waiting_ms(self) -> "Array":
+    def waiting_ms(self) -> Array:
         """Mean time that each rank waits for the last one."""
         waiting: Array = (self.after_ms - self.after_ms.min(axis=0)).mean(axis=1)
         return waiting
 
     @property
-    def mean_local_ms(self) -> "Array":
-        """Mean local phase of each rank."""
-        mean: Array = self.local_ms.mean(axis=1)
-        return mean
-
-    @property
-    def last(self) -> "Array":
+    def last(self) -> Array:
         """The share of steps, 0..1, in which each rank was the last one."""
-        import numpy as np
-
         last: Array = np.bincount(self.after_ms.argmin(axis=0), minlength=len(self.ranks)) / self.after_ms.shape[1]
         return last
-
-    def _array(self, rows: "list[Array]") -> "Array":
-        import numpy as np
-
-        return np.array(rows, float)
 
 
 def phases_of(record: Record) -> StepPhases | None:
@@ -119,7 +106,7 @@ def phases_of(record: Record) -> StepPhases | None:
     if steps < 2:
         return None
     ranks = [rank for task in record.ranks for rank in _ranks(task.task, task.host, times[task.task], steps)]
-    return StepPhases(_aligned(ranks), max(int(each.get("gradient_bytes", 0)) for each in times.values()))
+    return StepPhases(tuple(_aligned(ranks)), max(int(each.get("gradient_bytes", 0)) for each in times.values()))
 
 
 def _complete(times: Mapping[str, Any]) -> bool:
@@ -128,22 +115,18 @@ def _complete(times: Mapping[str, Any]) -> bool:
 
 
 def _ranks(task: str, host: str, times: Mapping[str, Any], steps: int) -> list[Rank]:
-    import numpy as np
-
     done = times["start"] + np.array(times["done"][:steps], float)
     rows = [times["start"] + np.array(row[:steps], float) for row in times["ready"]]
     names = [task] if len(rows) == 1 else [f"{task}, replica {number}" for number in range(len(rows))]
     return [Rank(name, host, ready, done) for name, ready in zip(names, rows, strict=True)]
 
 
-def _aligned(ranks: list[Rank]) -> tuple[Rank, ...]:
-    import numpy as np
-
+def _aligned(ranks: list[Rank]) -> Iterator[Rank]:
     first = {rank.host: rank for rank in reversed(ranks)}
-    shift = {host: float(np.median(rank.done - ranks[0].done)) for host, rank in first.items()}
-    return tuple(
-        Rank(rank.name, rank.host, rank.ready - shift[rank.host], rank.done - shift[rank.host]) for rank in ranks
-    )
+    shifts = {host: float(np.median(rank.done - ranks[0].done)) for host, rank in first.items()}
+    for rank in ranks:
+        shift = shifts[rank.host]
+        yield Rank(rank.name, rank.host, rank.ready - shift, rank.done - shift)
 
 
 _WHOLE = ("step", "ideal")
@@ -186,7 +169,7 @@ class LossByTurn:
     """Name of the arm whose step is ideal."""
     turns: Mapping[Block, Mapping[str, float]]
     """Milliseconds per step of each turn: `step`, `ideal`, `loss` and the parts that could be measured."""
-    slowest: "Slowest | None"
+    slowest: Slowest | None
     """None: unknown."""
     gradient_bytes: int
     """0: unknown."""
@@ -271,20 +254,15 @@ def loss_by_turn(
     if not rounds:
         return UnknownLoss(arm, "the arm and those that it is compared with have no round in common")
     phases = _phases(*(stamped or (known.get(Reference.SYNTHETIC, turns), known[Reference.INDEPENDENT])), rounds)
-    waits = _most_waiting(phases)
-    return LossByTurn(
-        arm,
-        _replicas(turns[rounds[0]]),
-        known[Reference.PLAIN if Reference.PLAIN in known else Reference.ONE_DEVICE][rounds[0]].arm,
-        {
-            Block(abs(turns[number].group), number, turns[number].incarnation or number): _parts(
-                turns[number], {which: of_arm[number] for which, of_arm in known.items()}, phases.get(number), waits
-            )
-            for number in rounds
-        },
-        _slowest(phases),
-        max((of_arm.gradient_bytes for of_arm, _ in phases.values()), default=0),
-    )
+    waits, parts = _most_waiting(phases), {}
+    for number in rounds:
+        turn = turns[number]
+        block = Block(abs(turn.group), number, turn.incarnation or number)
+        beside = {which: of_arm[number] for which, of_arm in known.items()}
+        parts[block] = _parts(turn, beside, phases.get(number), waits)
+    ideal = known[Reference.PLAIN if Reference.PLAIN in known else Reference.ONE_DEVICE][rounds[0]].arm
+    size = max((of_arm.gradient_bytes for of_arm, _ in phases.values()), default=0)
+    return LossByTurn(arm, replicas(turns[rounds[0]].spec), ideal, parts, _slowest(phases), size)
 
 
 _Phases = Mapping[int, tuple[StepPhases, StepPhases]]
@@ -301,15 +279,11 @@ def _phases(turns: Turns, independent: Turns, rounds: Sequence[int]) -> _Phases:
 
 def _most_waiting(phases: _Phases) -> int:
     """The index of the rank that waits most over all turns."""
-    import numpy as np
-
     return int(np.sum([of_arm.waiting_ms for of_arm, _ in phases.values()], axis=0).argmax()) if phases else 0
 
 
 def _slowest(phases: _Phases) -> Slowest | None:
     """The rank that was the last one in most steps."""
-    import numpy as np
-
     if not phases:
         return None
     turns = [of_arm for of_arm, _ in phases.values()]
@@ -322,13 +296,12 @@ def _parts(
     record: Record, references: Mapping[Reference, Record], phases: tuple[StepPhases, StepPhases] | None, waits: int
 ) -> dict[str, float]:
     """The figures of `LossByTurn.turns` in one round."""
-    examples = examples_per_step(record)
-    devices = _replicas(record)
+    examples, devices = examples_per_step(record), replicas(record.spec)
 
     def step_ms(which: Reference) -> float:
         """Step time of these devices at the speed of the reference, for as many examples."""
         other = references[which]
-        return 1000 * examples / throughput(other) * _replicas(other) / devices
+        return 1000 * examples / throughput(other) * replicas(other.spec) / devices
 
     step, independent = 1000 * examples / throughput(record), step_ms(Reference.INDEPENDENT)
     one = step_ms(Reference.ONE_DEVICE if Reference.ONE_DEVICE in references else Reference.PLAIN)
@@ -339,7 +312,7 @@ def _parts(
         parts[Part.NOT_SEPARATED] = synthetic - independent
     else:
         of_arm, alone = phases
-        parts[Part.STRATEGY] += float(of_arm.mean_local_ms[waits] - alone.mean_local_ms.mean())
+        parts[Part.STRATEGY] += float(of_arm.local_ms[waits].mean() - alone.local_ms.mean())
         parts[Part.EXCHANGE] = of_arm.exchange_ms - alone.update_ms
         parts[Part.WAITING] = float(of_arm.waiting_ms[waits])
     if Reference.SYNTHETIC in references:
@@ -347,7 +320,3 @@ def _parts(
     if phases is not None:
         parts[Part.TIMING] = step - ideal - sum(parts.values())
     return {"step": step, "ideal": ideal, "loss": step - ideal, **parts}
-
-
-def _replicas(record: Record) -> int:
-    return int(record.spec["workers"] * record.spec["devices"])

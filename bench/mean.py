@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+import numpy as np
+from scipy.special import stdtrit
+
 from tfdist.bench.design import Block
 from tfdist.bench.noise import ASSUMED_DF, ASSUMED_SD, FEWEST_STARTS, OTHERS_DF
 from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, Interval
@@ -22,8 +25,6 @@ class OverSeeds:
 
 def over_seeds(values: Sequence[float]) -> OverSeeds | None:
     """None without values."""
-    from scipy.special import stdtrit  # slow to import, and not needed by a launch
-
     if not values:
         return None
     logs = [math.log(value) for value in values]
@@ -82,9 +83,6 @@ def means_of(
         arms: number of arms whose starts change a value: 2 for a difference of two.
         least: the smallest possible value; limits are not below it.
     """
-    import numpy as np
-    from scipy.special import stdtrit  # slow to import, and not needed by a launch
-
     starts = {arm: _by_start(turns, scales[arm]) for arm, turns in values.items() if turns}
     if not starts:
         return {}

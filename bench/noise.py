@@ -37,15 +37,6 @@ class Variance:
 
 
 @dataclass(frozen=True)
-class Start:
-    """One start of an arm's processes."""
-
-    arm: str
-    block: Block
-    """Block of its turns, without the round."""
-
-
-@dataclass(frozen=True)
 class Noise:
     """The starts of connected arms, with the mean of each over its turns."""
 
@@ -103,7 +94,7 @@ class Noise:
         """The variance of `weights @ means`: of each arm its own, with that of all arms counted in."""
         import numpy as np
 
-        own = np.maximum(np.bincount(self.design.arm_of, self.design.rest.freedom), 1e-9)
+        own = np.maximum(np.bincount(self.design.arm_of, self.design.rest.freedom), _NO_FREEDOM)
         squares = np.bincount(self.design.arm_of, self.design.rest.residuals(self.means) ** 2)
         others = self._others(arms, float(own.sum()), float(squares.sum()))
         if others is None:
@@ -118,13 +109,10 @@ class Noise:
 
     def _others(self, arms: Sequence[int], df: float, squares: float) -> Variance | None:
         """The variance of the starts of all arms; if one of `arms` has few, with the assumed one counted in."""
-        pooled = Variance(max(squares / df, _LEAST_VARIANCE), df) if df > 1e-9 else None
-        if self.starts[list(arms)].min() >= FEWEST_STARTS:
+        pooled = Variance(max(squares / df, _LEAST_VARIANCE), df) if df > _NO_FREEDOM else None
+        if self.starts[list(arms)].min() >= FEWEST_STARTS or not self.between_turns.df:
             return pooled
-        turns = self.between_turns
-        if not turns.df:
-            return pooled
-        assumed = ASSUMED_SD**2 + turns.value / float(self.turns.mean())
+        assumed = ASSUMED_SD**2 + self.between_turns.value / float(self.turns.mean())
         known = 0.0 if pooled is None else df
         return Variance((ASSUMED_DF * assumed + squares) / (ASSUMED_DF + known), ASSUMED_DF + known)
 
@@ -133,11 +121,11 @@ def noise_of(values: Mapping[str, Mapping[Block, float]]) -> tuple[Noise, ...]:
     """The noise of each set of arms that common blocks connect, from the value of each turn."""
     import numpy as np
 
-    by_start: dict[Start, dict[Block, float]] = {}
+    by_start: dict[tuple[str, Block], dict[Block, float]] = {}
     for arm, of_arm in values.items():
         for block, value in of_arm.items():
             processes = replace(block, round=0, group=abs(block.group))  # repeated turns are of the same ones
-            by_start.setdefault(Start(arm, processes), {})[block] = value
+            by_start.setdefault((arm, processes), {})[block] = value
     means: dict[str, dict[Block, float]] = {arm: {} for arm in values}
     number: dict[tuple[str, Block], int] = {}
     squares, df = 0.0, 0
@@ -145,10 +133,10 @@ def noise_of(values: Mapping[str, Mapping[Block, float]]) -> tuple[Noise, ...]:
         of_turns = np.array([by_start[turn.arm][turn.block] for turn in design.turns])
         squares += float((design.rest.residuals(of_turns) ** 2).sum())
         df += design.rest.df
-        for start, mean in zip(design.arms, design.figures(of_turns), strict=True):
-            block = replace(start.block, round=index)  # starts that turns beside each other connect
-            means[start.arm][block] = float(mean)
-            number[start.arm, block] = len(by_start[start])
+        for (arm, start), mean in zip(design.arms, design.figures(of_turns), strict=True):
+            block = replace(start, round=index)  # starts that turns beside each other connect
+            means[arm][block] = float(mean)
+            number[arm, block] = len(by_start[arm, start])
     turns = Variance(max(squares / df, _LEAST_VARIANCE) if df else 0.0, df)
     return tuple(
         Noise(

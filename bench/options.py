@@ -13,11 +13,8 @@ from tfdist.launch.text import did_you_mean
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
-SWEPT = {
-    name: "workers" if row.many_processes else "devices"
-    for name, row in CATALOG.items()
-    if row.many_processes or "devices" in row.options
-}
+_COUNTS = {name: "workers" if row.many_processes else "devices" for name, row in CATALOG.items()}
+SWEPT = {name: key for name, key in _COUNTS.items() if key == "workers" or key in CATALOG[name].options}
 """What a scaling sweep of each strategy varies."""
 
 
@@ -64,9 +61,8 @@ def read_sweep(strategy: str | None, devices: str | None, workers: str | None) -
     for other in given.keys() - {key}:
         raise TfdistError(f"--{other} {given[other]}: a sweep of {strategy} takes --{key} instead")
     if not given:
-        raise TfdistError(
-            f"--strategy {strategy}: give the counts, too, as --{key} 1,2,4; or --arm to choose of a suite"
-        )
+        fix = f"give the counts, too, as --{key} 1,2,4; or --arm to choose of a suite"
+        raise TfdistError(f"--strategy {strategy}: {fix}")
     return ScalingSweep(name, parse_counts(given[key], f"--{key}"))
 
 
@@ -110,16 +106,9 @@ class BenchOptions:
     @property
     def changes(self) -> dict[str, Any]:
         """Fields of the suite with the values that the user gave."""
-        given = {
-            "rounds": self.rounds,
-            "seed": self.seed,
-            "turn_s": self.turn_s,
-            "incarnations": self.incarnations,
-            "isolated": self.isolated or None,
-            "explain": self.explain or None,
-            "baseline": self.baseline,
-        }
-        return {key: value for key, value in given.items() if value is not None}
+        names = ("rounds", "seed", "turn_s", "incarnations", "isolated", "explain", "baseline")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None and value is not False}
 
 
 def requested_suite(options: BenchOptions, default: str, hosts: int) -> tuple[Suite, tuple[str, ...]]:
@@ -128,11 +117,10 @@ def requested_suite(options: BenchOptions, default: str, hosts: int) -> tuple[Su
     Raises:
         TfdistError: an error in the suite or an option.
     """
-    if options.sweep is None:
-        return changed_suite(load_suite(options.suite or default), options)
-    if options.suite is not None:
+    if options.sweep and options.suite is not None:
         raise TfdistError(f"--suite {options.suite}: a sweep with --strategy has arms of its own; omit one of them")
-    return changed_suite(options.sweep.suite(hosts), options)
+    suite = options.sweep.suite(hosts) if options.sweep else load_suite(options.suite or default)
+    return changed_suite(suite, options)
 
 
 def changed_suite(suite: Suite, options: BenchOptions) -> tuple[Suite, tuple[str, ...]]:

@@ -2,9 +2,9 @@
 
 import random
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import ceil
 
 from tfdist.bench.suites.suite import Suite
@@ -44,26 +44,19 @@ def interleave(arms: Sequence[str], rounds: int, seed: int) -> tuple[PlannedRun,
 
     A round's order depends only on the arms, its number and the seed: a longer bench starts like a shorter one.
     """
-    plan: list[PlannedRun] = []
-    for number in range(1, rounds + 1):
-        order = list(arms)
-        random.Random(f"{seed}/{number}").shuffle(order)
-        plan += [PlannedRun(number, arm) for arm in order]
-    return tuple(plan)
+    numbers = range(1, rounds + 1)
+    return tuple(PlannedRun(number, arm) for number in numbers for arm in _shuffled(arms, f"{seed}/{number}"))
 
 
 def start_order(arms: Sequence[str], incarnation: int, seed: int) -> list[str]:
     """The arms in the order in which an incarnation starts them: another one in each, as a start may affect others."""
+    return _shuffled(arms, f"{seed}/start {incarnation}")
+
+
+def _shuffled(arms: Sequence[str], seed: str) -> list[str]:
     order = list(arms)
-    random.Random(f"{seed}/start {incarnation}").shuffle(order)
+    random.Random(seed).shuffle(order)
     return order
-
-
-def remaining(
-    plan: Sequence[PlannedRun], done: Collection[PlannedRun], without: Collection[str] = ()
-) -> tuple[PlannedRun, ...]:
-    """The runs of `plan` that are not done, except those of the arms `without`."""
-    return tuple(run for run in plan if run not in done and run.arm not in without)
 
 
 def beside(runs: Sequence[PlannedRun], plan: Sequence[PlannedRun], baseline: str) -> tuple[PlannedRun, ...]:
@@ -78,14 +71,11 @@ def spread(rounds: int, number: int) -> tuple[int, ...]:
 
 
 def incarnations(left: Sequence[PlannedRun], ends: Sequence[int]) -> Iterator[tuple[PlannedRun, ...]]:
-    """The runs that are left, by the start of the processes that they share; `ends`: as `spread`.
+    """The runs that are left, in order of rounds, by the start of the processes that they share; `ends`: as `spread`.
 
-    Those with nothing left are skipped.
+    Starts with nothing left are skipped.
     """
-    for before, end in pairwise((0, *ends)):
-        runs = tuple(run for run in left if before < run.round <= end)
-        if runs:
-            yield runs
+    return (tuple(runs) for _, runs in groupby(left, key=lambda run: start_of(run.round, ends)))
 
 
 def start_of(round: int, ends: Sequence[int]) -> int:
@@ -110,11 +100,7 @@ def start_s(choice: StrategyChoice) -> float:
 
 
 def seconds_left(
-    incarnations: Iterable[Sequence[PlannedRun]],
-    specs: Mapping[str, StrategyChoice],
-    suite: Suite,
-    started: bool = False,
-    pace: float = 1.0,
+    incarnations: Iterable[Sequence[PlannedRun]], specs: Mapping[str, StrategyChoice], suite: Suite
 ) -> float:
     """Wall seconds that these incarnations will take.
 
@@ -122,14 +108,11 @@ def seconds_left(
         incarnations: the runs that are left, by incarnation.
         specs: by arm.
         suite: how long a turn and a warm-up is.
-        started: the arms of the first of the incarnations are ready.
-        pace: measured seconds of the starts so far, over their estimates.
     """
     total = 0.0
-    for number, runs in enumerate(incarnations):
-        total += len(runs) * (suite.turn_s + _EDGE_S)
-        if number or not started:
-            total += sum(pace * start_s(specs[arm]) + suite.warmup_s for arm in {run.arm for run in runs})
+    for runs in incarnations:
+        starts_s, _ = _costs_s(suite, {run.arm: specs[run.arm] for run in runs})
+        total += starts_s + len(runs) * (suite.turn_s + _EDGE_S)
     return total
 
 
@@ -144,7 +127,7 @@ def fitting_starts(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: f
 
 
 def _costs_s(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[float, float]:
-    """Wall seconds of the starts of all arms, and of a round."""
+    """Wall seconds of the starts of these arms, and of a round."""
     starts_s = sum(start_s(spec) + suite.warmup_s for spec in specs.values())
     return starts_s, max(1, len(specs)) * (suite.turn_s + _EDGE_S)
 

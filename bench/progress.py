@@ -55,11 +55,11 @@ class BenchState:
         if arm in self.starting:
             self.starting[arm].update(message, now)
 
-    def park(self, arm: str, now: float) -> float | None:
+    def park(self, arm: str, now: float) -> float:
         """The arm waits for its first turn; returns the seconds since its start."""
         self.ready += 1
         self.starting.pop(arm, None)
-        return now - self.started_at[arm] if arm in self.started_at else None
+        return now - self.started_at[arm]
 
     def begin(self, run: PlannedRun, number: int, total: int, left_s: float | None, now: float) -> None:
         """A turn begins: no arm is starting any more."""
@@ -68,21 +68,14 @@ class BenchState:
 
     def line(self, width: int, now: float) -> str:
         """What happens now, in a line that is shorter on a narrow terminal and at most cut at its end."""
-        candidates = list(self._candidates(now))
-        return next((text for text in candidates if len(text) <= width), candidates[-1])
-
-    def _candidates(self, now: float) -> Iterator[str]:
         if self.run is not None:
-            yield f"round {self.run.round}, {self.run.arm}"
-            yield self.run.arm
-            return
-        if self.starting:
-            details = [f"{arm}{_activity(job, now)}" for arm, job in self.starting.items()]
-            yield f"starting {', '.join(details)}; {self.ready} ready"
-            yield f"starting {', '.join(details)}"
-            yield f"starting {shortened(self.starting, 1)}"
-            return
-        yield f"warming up {counted(self.ready, 'arm')}" if self.ready else "starting"
+            texts = [f"round {self.run.round}, {self.run.arm}", self.run.arm]
+        elif self.starting:
+            arms = ", ".join(f"{arm}{_activity(job, now)}" for arm, job in self.starting.items())
+            texts = [f"starting {each}" for each in (f"{arms}; {self.ready} ready", arms, shortened(self.starting, 1))]
+        else:
+            texts = [f"warming up {counted(self.ready, 'arm')}" if self.ready else "starting"]
+        return next((text for text in texts if len(text) <= width), texts[-1])
 
     def left_text(self, now: float) -> str:
         """`about 12 min left`; empty if it is unknown, or if the turns take longer than estimated."""
@@ -119,15 +112,13 @@ class Progress:
 
     def done(self, turn: TurnRecord, images_per_s: float) -> None:
         """A turn ended and is saved."""
+        self.measured(turn.arm, f"{images_per_s:.1f}")
 
     def measured(self, arm: str, figure: str) -> None:
-        """A turn of something else than a training ended and is saved."""
+        """A turn with this figure ended and is saved."""
 
     def note(self, text: str) -> None:
         """One line about the bench: an arm died, a group ended, turns are repeated."""
-
-    def close(self) -> None:
-        """The bench ended or was interrupted."""
 
 
 @dataclass
@@ -142,33 +133,27 @@ class ProgressLines(Progress):
     """Figures of each arm in the current round, in this unit."""
 
     def starting(self, arm: str, incarnation: int) -> None:  # noqa: D102
-        self._end_round()
+        self.end_round()
         self.state.start(arm, incarnation, self.now())
 
     def parked(self, arm: str) -> None:  # noqa: D102
         seconds = self.state.park(arm, self.now())
-        after = "" if seconds is None else f" after {duration(seconds)}"
-        self.say(f"start {self.state.incarnation}: {arm} is ready{after}")
+        self.say(f"start {self.state.incarnation}: {arm} is ready after {duration(seconds)}")
 
     def turn(self, run: PlannedRun, number: int, total: int, left_s: float | None) -> None:  # noqa: D102
         if self.state.run is not None and self.state.run.round != run.round:
-            self._end_round()
+            self.end_round()
         self.state.begin(run, number, total, left_s, self.now())
-
-    def done(self, turn: TurnRecord, images_per_s: float) -> None:  # noqa: D102
-        self.measured(turn.arm, f"{images_per_s:.1f}")
 
     def measured(self, arm: str, figure: str) -> None:  # noqa: D102
         self.figures[arm] = figure
 
     def note(self, text: str) -> None:  # noqa: D102
-        self._end_round()
+        self.end_round()
         self.say(plain(text))
 
-    def close(self) -> None:  # noqa: D102
-        self._end_round()
-
-    def _end_round(self) -> None:
+    def end_round(self) -> None:
+        """Print the figures of the current round, if there are any."""
         if self.figures and self.state.run is not None:
             figures = ", ".join(f"{arm} {figure}" for arm, figure in self.figures.items())
             left = self.state.left_text(self.now())
@@ -240,7 +225,7 @@ def progress_on(stream: TextIO, quiet: bool, unit: str = "images/s") -> Iterator
         try:
             yield lines
         finally:
-            lines.close()
+            lines.end_round()
     else:
         from rich.console import Console
         from rich.live import Live

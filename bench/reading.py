@@ -80,23 +80,17 @@ def merge(records: Sequence[Record], turns: Sequence[TurnRecord]) -> tuple[list[
     starts = {(record.arm, record.incarnation): record for record in records if record.incarnation}
     merged = [record for record in records if not record.incarnation]
     repeats = {(turn.arm, turn.incarnation, turn.round) for turn in turns if turn.repeated}
+    first = [turn for turn in turns if not turn.repeated and (turn.arm, turn.incarnation, turn.round) in repeats]
+    replaced = {id(turn) for turn in first if disturbed(turn)}
     # a repeated turn is a block of its own if an arm was repeated only to be beside it
-    apart = {
-        (turn.group, turn.round)
-        for turn in turns
-        if not turn.repeated and (turn.arm, turn.incarnation, turn.round) in repeats and not disturbed(turn)
-    }
+    apart = {(turn.group, turn.round) for turn in first if id(turn) not in replaced}
     by_arm: dict[str, list[TurnRecord]] = {}
     dropped: list[Record] = []
     for turn in turns:
         by_arm.setdefault(turn.arm, []).append(turn)
-        if (turn.arm, turn.incarnation) in starts:
-            again = not turn.repeated and (turn.arm, turn.incarnation, turn.round) in repeats and disturbed(turn)
-            own = turn.repeated and (turn.group, turn.round) in apart
-            record = replace(
-                of_turn(starts[turn.arm, turn.incarnation], turn), group=-turn.group if own else turn.group
-            )
-            (dropped if again else merged).append(record)
+        if start := starts.get((turn.arm, turn.incarnation)):
+            group = -turn.group if turn.repeated and (turn.group, turn.round) in apart else turn.group
+            (dropped if id(turn) in replaced else merged).append(replace(of_turn(start, turn), group=group))
     for (arm, incarnation), record in starts.items():
         measured = by_arm.get(arm, [])
         if record.status == RecordStatus.OK or (record.status == RecordStatus.INTERRUPTED and measured):
@@ -151,10 +145,8 @@ def read_records(path: Path) -> tuple[list[Record], list[Unreadable]]:
 def last_number(root: Path) -> int:
     """The highest number of a run or record in the folder of a bench, unfinished runs included; 0 without any."""
     runs = (path.name.partition("-")[0] for path in (root / "runs").glob("[0-9]*"))
-    records, _ = read_records(BenchPaths(root).records)
-    return max(
-        [*(int(number) for number in runs if number.isdigit()), *(record.order for record in records)], default=0
-    )
+    orders = [record.order for record in read_records(BenchPaths(root).records)[0]]
+    return max([*(int(number) for number in runs if number.isdigit()), *orders], default=0)
 
 
 def _usable_record(values: dict[str, Any]) -> Record:

@@ -16,7 +16,7 @@ Spec = Mapping[str, Any]
 
 
 class Reference(StrEnum):
-    """What an arm is compared with."""
+    """What an arm is compared with; each but SYNTHETIC is a strategy."""
 
     PLAIN = "no-strategy"
     """One device without tf.distribute."""
@@ -40,11 +40,6 @@ DISTRIBUTION = (
 NO_EFFECT = ("format", "steps", "examples", "epochs", "warmup_steps", "steps_per_window", "evaluate", "evaluate_turns")
 """Fields of a spec that do not change a turn."""
 _DATA = ("dataset", "data_dir", "shuffle")
-_STRATEGIES = {
-    Reference.PLAIN: StrategyName.NO_STRATEGY,
-    Reference.ONE_DEVICE: StrategyName.ONE_DEVICE,
-    Reference.INDEPENDENT: StrategyName.INDEPENDENT,
-}
 
 
 def replicas(spec: Spec) -> int:
@@ -73,7 +68,7 @@ def reference(spec: Spec, which: Reference) -> dict[str, Any]:
         return {**spec, **{key: value for key, value in data.items() if key in spec}}
     plain = {key: getattr(TrainingSpec, key) for key in DISTRIBUTION if key in spec}
     workers = replicas(spec) if which is Reference.INDEPENDENT else 1
-    return {**spec, **plain, "strategy": _STRATEGIES[which], "workers": workers}
+    return {**spec, **plain, "strategy": StrategyName(which), "workers": workers}
 
 
 def identity(spec: Spec) -> str:

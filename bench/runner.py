@@ -30,9 +30,6 @@ from tfdist.launch.text import counted, signal_name
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.spec import TrainingSpec
 
-TIMEOUT_S = 600.0
-"""Limit of the start of an arm and of each turn, unless the suite sets it."""
-
 
 @dataclass(frozen=True)
 class RunnerHooks:
@@ -114,6 +111,11 @@ class TurnRunner:
         if left:
             hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
         return self.group, left
+
+    def begin_turn(self, run: PlannedRun, starts_left: int, turns_left: int, turn_s: float) -> None:
+        """Show that a turn begins, the first of those that are left."""
+        left_s = self.spent.left_s(starts_left, turns_left, turn_s)
+        self.hooks.progress.turn(run, self.spent.turns + 1, self.spent.turns + turns_left, left_s)
 
     def end_group(self) -> None:
         """Let all tasks of the group end."""
@@ -255,7 +257,7 @@ class _BenchRun(TurnRunner):
         """What to start in the incarnation with this number, counted from 0: each one learns with a seed of its own."""
         self.number += 1
         run_dir = self.paths.run(self.number, arm, self.incarnation)
-        policy = replace(self.hooks.policy, timeout_s=self.bench.suite.timeout_s or TIMEOUT_S)
+        policy = replace(self.hooks.policy, timeout_s=self.bench.suite.timeout_s)
         spec, machines = self.arms.specs[arm], self.arms.machines[arm]
         command = self.arms.commands.get(arm, ())
         if isinstance(spec, TrainingSpec) and spec.evaluate_turns:
@@ -304,8 +306,7 @@ class _BenchRun(TurnRunner):
                 continue
             started = time.monotonic()
             left = sum(each.arm not in self.failed | group.failed.keys() for each in self.pending)
-            left_s = self.spent.left_s(self.starts_left, left, self.bench.suite.turn_s)
-            self.hooks.progress.turn(run, self.spent.turns + 1, self.spent.turns + left, left_s)
+            self.begin_turn(run, self.starts_left, left, self.bench.suite.turn_s)
             self.pending.remove(run)
             self.order += 1
             turn = group.turn(run.arm, run.round, self.order, repeated)
@@ -318,13 +319,7 @@ class _BenchRun(TurnRunner):
         return self.until is not None and time.monotonic() >= self.until
 
     def _save(self, record: Record, run_dir: Path) -> None:
-        machines = self.arms.machines[record.arm]
-        record = replace(
-            record,
-            order=int(run_dir.name.partition("-")[0]),
-            command=self.bench.command,
-            run_dir=str(run_dir.relative_to(self.root)),
-            hosts=len(machines),
-            link=slowest(self.hooks.links, list(machines)),
-        )
+        machines, order = list(self.arms.machines[record.arm]), int(run_dir.name.partition("-")[0])
+        record = replace(record, order=order, command=self.bench.command, run_dir=str(run_dir.relative_to(self.root)))
+        record = replace(record, hosts=len(machines), link=slowest(self.hooks.links, machines))
         append_line(self.paths.records, dumps(record.to_json()))

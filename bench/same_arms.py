@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +46,8 @@ class SamePair:
         }
 
 
-@dataclass(frozen=True)
-class MeasuredPair:
-    """A line of the file."""
-
-    machine: str
-    folder: str
-    """Absolute path of the bench."""
-    arm: str
-    other: str
-    ratio: float
-    """Images/s of the arm over those of the other."""
-    error: float
-    """Standard error of the logarithm of the ratio, by the starts of this bench."""
+_COLUMNS = ("machine", "folder", "arm", "other", "ratio", "error")
+"""Columns of the file: the machine's name, the absolute path of the bench, and as in `SamePair`."""
 
 
 def history_file() -> Path:
@@ -81,10 +70,10 @@ def floor_on(machine: str) -> float:
 
     The method of moments: mean squared log ratio less mean squared error (DerSimonian and Laird 1986).
     """
-    pairs = [pair for pair in _measured_pairs() if pair.machine == machine]
+    pairs = list(_measured_pairs(machine))
     if len(pairs) < FEWEST_PAIRS:
         return FLOOR
-    excess = math.fsum(math.log(pair.ratio) ** 2 - pair.error**2 for pair in pairs) / len(pairs)
+    excess = math.fsum(math.log(ratio) ** 2 - error**2 for ratio, error in pairs) / len(pairs)
     return math.sqrt(max(excess, 0.0))
 
 
@@ -93,11 +82,7 @@ def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
 
     If a bench is resumed, the last line of each pair counts.
     """
-    known = [
-        (pair.arm, pair.other, f"{pair.comparison.ratio:.4f}", f"{pair.error:.4f}")
-        for pair in pairs
-        if pair.error is not None
-    ]
+    known = [(p.arm, p.other, f"{p.comparison.ratio:.4f}", f"{p.error:.4f}") for p in pairs if p.error is not None]
     path = history_file()
     try:
         if known:
@@ -105,14 +90,15 @@ def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
             with path.open("a", encoding="utf-8", newline="") as stream:
                 writer = csv.writer(stream)
                 if not stream.tell():
-                    writer.writerow(field.name for field in fields(MeasuredPair))
+                    writer.writerow(_COLUMNS)
                 writer.writerows((machine, root.resolve(), *pair) for pair in known)
     except OSError as error:
         return f"the ratio of equal arms is not added to {path}: {error.strerror}"
     return ""
 
 
-def _measured_pairs() -> Iterator[MeasuredPair]:
+def _measured_pairs(machine: str) -> Iterator[tuple[float, float]]:
+    """Ratio and error of each pair of this machine."""
     try:
         with history_file().open(encoding="utf-8", newline="") as stream:
             lines = list(csv.DictReader(stream))
@@ -123,5 +109,5 @@ def _measured_pairs() -> Iterator[MeasuredPair]:
     for line in last.values():
         with suppress(ValueError):
             ratio, error = float(line["ratio"]), float(line["error"])
-            if 0 < ratio < math.inf and 0 <= error < math.inf:
-                yield MeasuredPair(line["machine"], line["folder"], line["arm"], line["other"], ratio, error)
+            if line["machine"] == machine and 0 < ratio < math.inf and 0 <= error < math.inf:
+                yield ratio, error

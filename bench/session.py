@@ -1,34 +1,26 @@
 """One `tfdist bench` from its options to its exit code: a new one or one that is resumed, checked first, then run."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
-from math import ceil, isfinite
+from math import ceil, inf, isfinite, log1p, sqrt
 from pathlib import Path
 
 from tfdist.bench.against import base_version, check_base, pairs_of
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
 from tfdist.bench.compare.gate import gate_starts
 from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
-from tfdist.bench.group import NO_TRACES, Traces, plan_traces
+from tfdist.bench.group import FAILURES, NO_TRACES, Traces, plan_traces
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
-from tfdist.bench.plan import (
-    PlannedRun,
-    beside,
-    extended,
-    fitting_rounds,
-    fitting_starts,
-    incarnations,
-    interleave,
-    remaining,
-    seconds_left,
-)
-from tfdist.bench.precision import check_precision, half_widths
+from tfdist.bench.plan import PlannedRun, beside, fitting_rounds, fitting_starts, incarnations, interleave, seconds_left
 from tfdist.bench.reading import read_folder
+from tfdist.bench.report.arm_records import arms_of
+from tfdist.bench.report.summary import statistics_of
 from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.same_arms import floor_on, machine_name
+from tfdist.bench.statistics import ERROR, Pair
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.command import check_complete, check_measures
 from tfdist.bench.suites.explain import explained
@@ -54,9 +46,8 @@ def read_resumable(root: Path, hosts: tuple[str, ...]) -> BenchFile:
         raise TfdistError(f"--resume {root}: no bench.json in it; give the folder of an interrupted bench")
     if hosts != bench.hosts:
         fix = "omit --hosts" if bench.hosts == (LOCAL.name,) else f"resume with --hosts {','.join(bench.hosts)}"
-        raise TfdistError(
-            f"--resume {root}: it was started on {', '.join(bench.hosts)} but would resume on {', '.join(hosts)}: {fix}"
-        )
+        what = f"it was started on {', '.join(bench.hosts)} but would resume on {', '.join(hosts)}"
+        raise TfdistError(f"--resume {root}: {what}: {fix}")
     return bench
 
 
@@ -71,17 +62,7 @@ def resumed_bench(bench: BenchFile, options: BenchOptions, root: Path, done: Col
     measured = max((run.round for run in done), default=0)
     if total < max(1, measured):
         raise TfdistError(f"--rounds {total}: {measured} rounds of {root} are measured; give at least that many")
-    return _longer(replace(bench, suite=suite), total)
-
-
-def _longer(bench: BenchFile, rounds: int) -> BenchFile:
-    """The bench with this number of rounds; added ones have starts of their own."""
-    if rounds == bench.suite.rounds:
-        return bench
-    ends = extended(bench.ends, rounds)
-    suite = replace(bench.suite, rounds=rounds, incarnations=len(ends))
-    plan = interleave([arm.name for arm in suite.arms], rounds, suite.seed)
-    return replace(bench, suite=suite, plan=plan, last_rounds=ends)
+    return replace(bench, suite=suite).with_rounds(total)
 
 
 def _same_suite(old: Suite, options: BenchOptions, root: Path) -> Suite:
@@ -94,16 +75,10 @@ def _same_suite(old: Suite, options: BenchOptions, root: Path) -> Suite:
     before, now = old.to_json(), suite.to_json()
     differing = [key for key in before if before[key] != now[key] and key != "description"]
     if differing:
-        raise TfdistError(
-            f"--resume {root}: it was started with another {', '.join(differing)}; "
-            f"give --resume alone, or start a new bench with --out"
-        )
+        fix = "give --resume alone, or start a new bench with --out"
+        raise TfdistError(f"--resume {root}: it was started with another {', '.join(differing)}; {fix}")
     check_complete(suite, f"--resume {root}")
     return suite
-
-
-_FAILURES = (RecordStatus.FAILED, RecordStatus.TIMEOUT)
-"""Statuses that make a bench fail; a refused arm does not."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +119,12 @@ class Session:
     @property
     def planned(self) -> tuple[PlannedRun, ...]:
         """All runs, those that were measured before included, without refused arms."""
-        return remaining(self.bench.plan, (), without=self.arms.refused)
+        return tuple(run for run in self.bench.plan if run.arm not in self.arms.refused)
 
     @cached_property
     def to_run(self) -> tuple[PlannedRun, ...]:
         """Runs in order. Rounds that arms still lack have the baseline again, unless it learns or no arms alternate."""
-        left = remaining(self.bench.plan, self.done, without=self.arms.refused)
+        left = tuple(run for run in self.planned if run not in self.done)
         learns = any(one.arm == self.baseline and accuracy_of(one.observed) is not None for one in self.before)
         return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, self.baseline)
 
@@ -159,14 +134,14 @@ class Session:
         return self.arms.baseline(self.arms.specs)
 
     @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
+    def pairs(self) -> tuple[Pair, ...]:
         """The arms that can run, each with its earlier version or the baseline."""
         pairs = pairs_of(self.bench.suite) or tuple((arm, self.baseline) for arm in self.arms.specs)
         return tuple(pair for pair in pairs if pair[0] != pair[1] and self.arms.specs.keys() >= {*pair})
 
     @property
     def estimate_s(self) -> float:
-        """Wall seconds that `to_run` will take, as `estimate.seconds_left`."""
+        """Wall seconds that `to_run` will take, as `plan.seconds_left`."""
         return seconds_left(self.incarnations, self.arms.specs, self.bench.suite)
 
     @property
@@ -184,7 +159,7 @@ class Session:
     def count_left(self) -> int:
         """The number of planned runs that are not measured in the folder now."""
         done = done_runs(self.bench, read_folder(self.root, "").records)
-        return len(remaining(self.bench.plan, done, self.arms.refused))
+        return sum(run not in done for run in self.planned)
 
 
 def prepare(options: BenchOptions, machines: Machines) -> Session:
@@ -197,8 +172,19 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
         program_of(options.program, {}, machines)
     if options.collectives is not None:
         read_collectives(options.collectives)
-    if options.resume is not None:
-        return _resumed(options, options.resume, machines)
+    session = _new(options, machines) if options.resume is None else _resumed(options, options.resume, machines)
+    if options.precision is not None:
+        _check_precision(options.precision, len(session.pairs), session.bench.floor)
+        end = "" if options.budget_s is None else f" or {duration(options.budget_s)} are over"
+        note = f"--precision {_percent(options.precision)}: more starts follow until every ratio is that sure{end}"
+        session = replace(session, precision=options.precision, notes=(*session.notes, note))
+    if options.trace:
+        traces = plan_traces(session.root, session.arms)
+        session = replace(session, traces=traces, notes=(*session.notes, *traces.notes))
+    return session
+
+
+def _new(options: BenchOptions, machines: Machines) -> Session:
     suite, notes = requested_suite(options, default_suite(machines), len(machines))
     for command in dict.fromkeys(arm.command for arm in suite.arms if arm.command):
         check_measures(program_of(command, {}, machines))
@@ -215,28 +201,18 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     suite = _within(_with_gate(suite, arms, options), arms, options)
     notes += _gate_notes(suite, arms, options.fail_slower)
     plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
-    name = machine_name(machines)
-    bench = BenchFile(
-        suite,
-        options.command,
-        now.isoformat(timespec="seconds"),
-        plan,
-        tuple(host.name for host in machines),
-        floor=floor_on(name),
-        machine=name,
-    )
-    session = Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
-    session = _with_precision(session, options.precision)
-    return _traced(session) if options.trace else session
+    name, started = machine_name(machines), now.isoformat(timespec="seconds")
+    hosts = tuple(host.name for host in machines)
+    bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor_on(name), machine=name)
+    return Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
 
 
 def _check_gate(suite: Suite, bound: float | None) -> None:
     if bound == 0:
         raise TfdistError("--fail-slower 0: must be above 0; a gate needs room for the noise, as 5%")
     if bound is not None and suite.against is None:
-        raise TfdistError(
-            f"--fail-slower {_percent(bound)}: name the version to compare with, too, as --against HEAD~1"
-        )
+        fix = "name the version to compare with, too, as --against HEAD~1"
+        raise TfdistError(f"--fail-slower {_percent(bound)}: {fix}")
 
 
 def _percent(share: float) -> str:
@@ -305,23 +281,38 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     lost = next((run.arm for run in sorted(done) if run.arm in arms.refused), None)
     if lost is not None:
         raise TfdistError(f"--resume {root}: {lost} was measured before and can no longer run: {arms.refused[lost]}")
-    session = Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives)
-    session = _with_precision(session, options.precision)
-    return _traced(session) if options.trace else session
+    return Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives)
 
 
-def _with_precision(session: Session, precision: float | None) -> Session:
-    if precision is None:
-        return session
-    check_precision(precision, len(session.pairs), session.bench.floor)
-    end = "" if session.budget_s is None else f" or {duration(session.budget_s)} are over"
-    note = f"--precision {_percent(precision)}: more starts follow until every ratio is that sure{end}"
-    return replace(session, precision=precision, notes=(*session.notes, note))
+def _check_precision(precision: float, pairs: int, floor: float) -> None:
+    """Refuse a precision that no number of starts reaches, or for which there is nothing to compare."""
+    from scipy.special import ndtri  # slow to import, and not needed by a launch
+
+    option = f"--precision {_percent(precision)}"
+    if not pairs:
+        raise TfdistError(f"{option}: only one arm can run here, and has no ratio; add arms, or omit it")
+    least = float(ndtri(1 - ERROR / 2)) * floor
+    if log1p(precision) <= least:
+        what = f"ratios of equal arms differ by up to {100 * least:.2g}%, however long they are measured"
+        raise TfdistError(f"{option}: {what}; give at least {ceil(100 * least) + 1}%")
 
 
-def _traced(session: Session) -> Session:
-    traces = plan_traces(session.root, session.arms)
-    return replace(session, traces=traces, notes=(*session.notes, *traces.notes))
+def half_widths(root: Path, pairs: Sequence[Pair]) -> Mapping[str, float]:
+    """Half of the 95 % interval of each ratio, as a share of the ratio, by arm; infinite without an interval.
+
+    Each interval is that of its ratio alone: unlike in a report, none is wider because there are several. Arms that
+    failed, which get no more turns, and those without a turn are missing.
+    """
+    folder = read_folder(root, "")
+    arms = [arm for arm in arms_of([folder]) if arm.rates]
+    alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
+    statistics = statistics_of(arms, [folder])
+    widths = {}
+    for arm, baseline in pairs:
+        if {arm, baseline} <= alive:
+            interval = statistics.ratio(arm, baseline).interval(ERROR)
+            widths[arm] = sqrt(interval.high / interval.low) - 1 if interval else inf
+    return widths
 
 
 _MOST_STARTS = 200
@@ -335,7 +326,7 @@ def _more(session: Session, hooks: RunnerHooks, until: float | None) -> Session 
     widest = max(widths, key=widths.__getitem__, default="")
     if not widest or widths[widest] <= session.precision:
         return None
-    bench = _longer(session.bench, session.bench.suite.rounds + session.bench.ends[0])
+    bench = session.bench.with_rounds(session.bench.suite.rounds + session.bench.ends[0])
     longer = Session(session.root, bench, session.arms, precision=session.precision)
     start_s = seconds_left(longer.incarnations[-1:], longer.arms.specs, bench.suite)
     if until is not None and time.monotonic() + start_s > until:
@@ -368,5 +359,5 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
             signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations[-1:], until)
     if signal is not None:
         return 128 + signal
-    failed = any(record.status in _FAILURES for record in read_folder(session.root, "").records)
+    failed = any(record.status in FAILURES for record in read_folder(session.root, "").records)
     return ExitCode.FAILED if failed else ExitCode.SUCCESS

@@ -169,16 +169,13 @@ class Statistics:
         errors = self._errors if self.family else self._holm(pairs)
         number = len(errors)
         strictest = self.error / max(number, 1)
-        return tuple(
-            Comparison(
-                math.exp(self._log(arm)) / math.exp(self._log(baseline)),
-                self.ratio(arm, baseline).interval(errors.get(_unordered(arm, baseline), strictest)),
-                min(len(self.rounds[arm]), len(self.rounds[baseline])),
-                number,
-                self.least_of(arm, baseline),
-            )
-            for arm, baseline in pairs
-        )
+        found = []
+        for arm, baseline in pairs:
+            ratio = math.exp(self._log(arm)) / math.exp(self._log(baseline))
+            interval = self.ratio(arm, baseline).interval(errors.get(_unordered(arm, baseline), strictest))
+            rounds = min(len(self.rounds[arm]), len(self.rounds[baseline]))
+            found.append(Comparison(ratio, interval, rounds, number, self.least_of(arm, baseline)))
+        return tuple(found)
 
     @cached_property
     def _errors(self) -> Mapping[Pair, float]:
@@ -192,7 +189,12 @@ class Statistics:
 
     def ratio(self, arm: str, baseline: str) -> Estimate:
         """One arm over another, both with turns, for calculations with several benches."""
-        return Estimate(self._log(arm) - self._log(baseline), self._variance_of_ratio(arm, baseline), self.floor)
+        noise, row = self._noise_of[arm]
+        other_noise, other_row = self._noise_of[baseline]
+        few = min(self._shared(arm), self._shared(baseline)) < FEWEST_ROUNDS
+        known = noise is other_noise and row != other_row and not few
+        variance = noise.of_ratio(row, other_row) if known else None
+        return Estimate(self._log(arm) - self._log(baseline), variance, self.floor)
 
     def variance_of(self, arm: str) -> Variance | None:
         """Variance of the logarithm of an arm's figure, given the rounds as they were; the arm has turns."""
@@ -224,14 +226,6 @@ class Statistics:
     def _log(self, arm: str) -> float:
         noise, row = self._noise_of[arm]
         return float(noise.figures[row])
-
-    def _variance_of_ratio(self, arm: str, baseline: str) -> Variance | None:
-        noise, row = self._noise_of[arm]
-        other_noise, other_row = self._noise_of[baseline]
-        few = min(self._shared(arm), self._shared(baseline)) < FEWEST_ROUNDS
-        if noise is not other_noise or row == other_row or few:
-            return None
-        return noise.of_ratio(row, other_row)
 
     def least_of(self, arm: str, baseline: str) -> float:
         """`Comparison.least` of two arms with turns."""

@@ -31,25 +31,20 @@ class Column:
         return EMPTY if None in values else self.form.format(*values)
 
 
-def _status_text(status: str, reason: str | None) -> str:
-    return f"{status}: {reason}" if reason else status
+STATUS = Column("status", ("status", "reason"), lambda status, reason: f"{status}: {reason}" if reason else status)
 
 
-STATUS = Column("status", ("status", "reason"), _status_text)
-
-
-def with_interval(text: str | Callable[[float], str]) -> Callable[..., str]:
+def with_interval(text: Callable[[float], str]) -> Callable[..., str]:
     """The text for a value and the ends of its interval: `40.0 (38.1 to 41.9)`, or `40.0` without.
 
     Args:
-        text: of one value, or a template as `{:.1f}`.
+        text: of one value.
     """
-    shown = text.format if isinstance(text, str) else text
 
     def form(value: float | None, low: float | None, high: float | None) -> str:
         if value is None:
             return EMPTY
-        return shown(value) if low is None or high is None else f"{shown(value)} ({shown(low)} to {shown(high)})"
+        return text(value) if low is None or high is None else f"{text(value)} ({text(low)} to {text(high)})"
 
     return form
 

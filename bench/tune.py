@@ -6,7 +6,7 @@ Successive halving: many candidates in a few rounds, the faster half of them in 
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import TypeVar
@@ -104,15 +104,6 @@ def search_s(session: Session) -> float:
     return sum(left(_stage(session, [default, *candidates[:number]], 0)) for number in stages(len(candidates)))
 
 
-def tune(session: Session, hooks: RunnerHooks) -> Tuning:
-    """Search the arms of a session, and keep all turns in its folder.
-
-    Raises:
-        TfdistError: the default arm failed, or the folder is not writable.
-    """
-    return _Search(session, hooks).run()
-
-
 def _stage(session: Session, arms: Sequence[str], after: int) -> tuple[tuple[PlannedRun, ...], ...]:
     """The runs of a stage by incarnation: of the last one, with two arms, as many as the suite wants."""
     suite = session.bench.suite
@@ -122,58 +113,58 @@ def _stage(session: Session, arms: Sequence[str], after: int) -> tuple[tuple[Pla
     return tuple(tuple(replace(run, round=run.round + after) for run in runs) for runs in blocks)
 
 
-@dataclass
-class _Search:
-    session: Session
-    hooks: RunnerHooks
-    plan: list[PlannedRun] = field(default_factory=list)
-    """The runs of all stages so far."""
-    ends: list[int] = field(default_factory=list)
-    """The last round of each of their incarnations."""
+def tune(session: Session, hooks: RunnerHooks) -> Tuning:
+    """Search the arms of a session, and keep all turns in its folder.
 
-    def run(self) -> Tuning:
-        default, *candidates = search_arms(self.session)
-        while candidates:
-            last = len(candidates) == 1
-            rates, signal = self._measure([default, *candidates])
-            if signal is not None:
-                return Tuning(default, interrupted=signal)
-            if last and not rates.get(candidates[0]):
+    Raises:
+        TfdistError: the default arm failed, or the folder is not writable.
+    """
+    default, *candidates = search_arms(session)
+    blocks: list[tuple[PlannedRun, ...]] = []
+    while candidates:
+        rates, signal = _measure(session, hooks, [default, *candidates], blocks)
+        if signal is not None:
+            return Tuning(default, interrupted=signal)
+        if len(candidates) == 1:
+            (best,) = candidates
+            if not rates.get(best):
                 break
-            if last:
-                (best,) = candidates
-                both = Statistics({arm: rates[arm] for arm in (default, best)}, self.session.bench.floor)
-                (comparison,) = both.compare([(best, default)])
-                return Tuning(default, best, comparison)
-            # over the throughput of the default, which runs beside each group of arms
-            base = rates[default]
-            beside = {
-                arm: {block.round: rate / base[block] for block, rate in of_arm.items() if block in base}
-                for arm, of_arm in rates.items()
-            }
-            candidates = list(faster_half(beside, default, candidates))
-            self.hooks.progress.note(f"after round {self.plan[-1].round}, still in: {', '.join(candidates) or 'none'}")
-        return Tuning(default)
-
-    def _measure(self, arms: Sequence[str]) -> tuple[Mapping[str, Mapping[Block, float]], int | None]:
-        """The images/s of the next stage, by arm and round, and the signal that interrupted it."""
-        after = max((run.round for run in self.plan), default=0)
-        blocks = _stage(self.session, arms, after)
-        self.plan += [run for runs in blocks for run in runs]
-        self.ends += [runs[-1].round for runs in blocks]
-        session = self.session
-        suite = replace(session.bench.suite, rounds=self.ends[-1], incarnations=len(self.ends))
-        bench = replace(session.bench, suite=suite, plan=tuple(self.plan), last_rounds=tuple(self.ends))
-        save_json(BenchPaths(session.root).bench, bench.to_json())
-        signal = run_bench(bench, session.arms, session.root, self.hooks, blocks)
-        rates = {
-            arm.arm: {block: rate for block, rate in arm.rates.items() if block.round > after}
-            for arm in arms_of([read_folder(session.root, "")])
-            if arm.arm in arms
+            both = Statistics({arm: rates[arm] for arm in (default, best)}, session.bench.floor)
+            (comparison,) = both.compare([(best, default)])
+            return Tuning(default, best, comparison)
+        # over the throughput of the default, which runs beside each group of arms
+        base = rates[default]
+        beside = {
+            arm: {block.round: rate / base[block] for block, rate in of_arm.items() if block in base}
+            for arm, of_arm in rates.items()
         }
-        if signal is None and not rates.get(arms[0]):
-            raise TfdistError(f"{arms[0]}, the default, has no figure: {session.root} says why", ExitCode.FAILED)
-        return rates, signal
+        candidates = list(faster_half(beside, default, candidates))
+        hooks.progress.note(f"after round {blocks[-1][-1].round}, still in: {', '.join(candidates) or 'none'}")
+    return Tuning(default)
+
+
+def _measure(
+    session: Session, hooks: RunnerHooks, arms: Sequence[str], blocks: list[tuple[PlannedRun, ...]]
+) -> tuple[Mapping[str, Mapping[Block, float]], int | None]:
+    """Measure the next stage, and append its runs to those so far, which are by incarnation.
+
+    Returns:
+        The images/s of the stage, by arm and round, and the signal that interrupted it.
+    """
+    after = blocks[-1][-1].round if blocks else 0
+    stage = _stage(session, arms, after)
+    blocks += stage
+    ends = tuple(runs[-1].round for runs in blocks)
+    suite = replace(session.bench.suite, rounds=ends[-1], incarnations=len(ends))
+    plan = tuple(run for runs in blocks for run in runs)
+    bench = replace(session.bench, suite=suite, plan=plan, last_rounds=ends)
+    save_json(BenchPaths(session.root).bench, bench.to_json())
+    signal = run_bench(bench, session.arms, session.root, hooks, stage)
+    measured = [arm for arm in arms_of([read_folder(session.root, "")]) if arm.arm in arms]
+    rates = {arm.arm: {block: rate for block, rate in arm.rates.items() if block.round > after} for arm in measured}
+    if signal is None and not rates.get(arms[0]):
+        raise TfdistError(f"{arms[0]}, the default, has no figure: {session.root} says why", ExitCode.FAILED)
+    return rates, signal
 
 
 def launch_words(arm: Arm, preset: str | None, spec: StrategyChoice, hosts: Sequence[str] = ()) -> list[str]:

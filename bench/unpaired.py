@@ -42,16 +42,12 @@ class TwoBenches:
         estimates = [self._of(arm, anchor, machine) for arm, anchor in pairs]
         errors = holm([each.p_value for each in estimates], self.new.error)
         number = sum(each.variance is not None for each in estimates)
-        return tuple(
-            Comparison(
-                math.exp(each.log),
-                each.interval(error),
-                min(len(side.rounds[arm]) for side in (self.base, self.new)),
-                number,
-                max(side.least_of(arm, anchor or arm) for side in (self.base, self.new)),
-            )
-            for (arm, anchor), each, error in zip(pairs, estimates, errors, strict=True)
-        )
+        found = []
+        for (arm, anchor), each, error in zip(pairs, estimates, errors, strict=True):
+            rounds = min(len(side.rounds[arm]) for side in (self.base, self.new))
+            least = max(side.least_of(arm, anchor or arm) for side in (self.base, self.new))
+            found.append(Comparison(math.exp(each.log), each.interval(error), rounds, number, least))
+        return tuple(found)
 
     def _of(self, arm: str, anchor: str | None, machine: float) -> Estimate:
         sides = tuple(_of_bench(*side, arm, anchor) for side in zip((self.base, self.new), self._levels, strict=True))

@@ -2,9 +2,9 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -19,14 +19,15 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare, run_session
 from tfdist.bench.statistics import Comparison
 from tfdist.bench.suites.suite import built_in_suites
-from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options
+from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.result_folders import Export, export_form
+from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import announce, limits, refusals, show_plan, show_traces
 from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
-from tfdist.jobs.options import TIMING, WHAT, Seconds
+from tfdist.jobs.options import OUTPUT, TIMING, WHAT, Seconds
 from tfdist.jobs.recovery import timeout_words
 from tfdist.launch.doctor.preflight import measure_neighbours
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -98,9 +99,8 @@ def _judge(
         slow = bound is not None and is_too_slow(found, bound)
         verdict = f"slower by more than {100 * (bound or 0):.3g}%" if slow else difference(found)
         if slow or not quiet:
-            typer.echo(
-                f"{arm}: {found.ratio:.3f} times its base{between(found.interval, '.3f')}: {verdict}", file=stream
-            )
+            ratio = f"{found.ratio:.3f} times its base{between(found.interval, '.3f')}"
+            typer.echo(f"{arm}: {ratio}: {verdict}", file=stream)
         low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
         row = {"arm": arm, "ratio": found.ratio, "low": low, "high": high, "verdict": str(found.verdict)}
         rows.append({**row, "too_slow": slow})
@@ -113,9 +113,8 @@ def _judge(
 
 def plan_of(session: Session) -> BenchPlan:
     """What to print of a bench that a scheduler will run."""
-    return BenchPlan(
-        (*session.notes, *(f"refused: {text}" for text in refusals(session.arms.refused))), session.arms.warnings
-    )
+    refused = (f"refused: {text}" for text in refusals(session.arms.refused))
+    return BenchPlan((*session.notes, *refused), session.arms.warnings)
 
 
 def report_on(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
@@ -154,146 +153,113 @@ def _suites(incomplete: str) -> list[str]:
     return [*(name for name in built_in_suites() if name.startswith(incomplete)), *files]
 
 
-Suite = Annotated[
-    str | None,
-    option(
-        "--suite",
+def _swept(incomplete: str) -> list[str]:
+    return [str(name) for name in SWEPT if name.startswith(incomplete)]
+
+
+OPTIONS: dict[str, Any] = option_rows(
+    WHAT,
+    suite=(
+        str,
         "smoke, cpu, gpu, hosts, knobs, classic, convergence, stragglers, storage, batch, or a .toml file. "
         "Default: hosts with --hosts, gpu with GPUs, else cpu.",
-        WHAT,
-        complete=_suites,
+        {"complete": _suites},
     ),
-]
-ArmPattern = Annotated[
-    list[str] | None, option("--arm", "Only arms that match, for example 'mirrored/*'. Repeatable.", WHAT)
-]
-Strategy = Annotated[
-    str | None,
-    option(
-        "--strategy",
+    arm=(list[str], "Only arms that match, for example 'mirrored/*'. Repeatable."),
+    # without SWEEP, the variables of these three are for launch
+    strategy=(
+        str,
         "Measure how one strategy scales, without a suite: with --devices or --workers. "
         "Variable: TFDIST_SWEEP_STRATEGY.",
-        WHAT,
-        complete=lambda incomplete: [str(name) for name in SWEPT if name.startswith(incomplete)],
-        variable="TFDIST_SWEEP_STRATEGY",  # without SWEEP they are for launch
+        {"complete": _swept, "variable": "TFDIST_SWEEP_STRATEGY"},
     ),
-]
-Devices = Annotated[
-    str | None,
-    option(
-        "--devices",
+    devices=(
+        str,
         "With --strategy: an arm for each of these numbers of devices, for example 1,2,4,8.",
-        WHAT,
-        variable="TFDIST_SWEEP_DEVICES",
+        {"variable": "TFDIST_SWEEP_DEVICES"},
     ),
-]
-Workers = Annotated[
-    str | None,
-    option(
-        "--workers",
+    workers=(
+        str,
         "With --strategy: an arm for each of these numbers of workers, for example 1,2,4.",
-        WHAT,
-        variable="TFDIST_SWEEP_WORKERS",
+        {"variable": "TFDIST_SWEEP_WORKERS"},
     ),
-]
-Baseline = Annotated[
-    str | None,
-    option("--baseline", "The arm that all others are compared with. Default: the suite's, or one-device.", WHAT),
-]
-Against = Annotated[
-    str | None,
-    option(
-        "--against",
+    against=(
+        str,
         "Run each arm also with an earlier version of your program, in turns with it: another folder, or a git "
         "revision, for example HEAD~1.",
-        WHAT,
     ),
-]
-FailSlower = Annotated[
-    str | None,
-    option(
-        "--fail-slower",
+    fail_slower=(
+        str,
         "With --against: exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05. Sets the "
         "number of starts.",
-        WHAT,
     ),
-]
-Rounds = Annotated[
-    int | None,
-    option("--rounds", "Turns of each arm, in all; 4 or more for a verdict. Default: the suite's, or 12.", TIMING),
-]
-Turn = Annotated[
-    Seconds | None, seconds("--turn", "Timed part of a turn, for example 5s. Default: the suite's, or 2.5s.", TIMING)
-]
-Incarnations = Annotated[
-    int | None,
-    option(
-        "--incarnations",
-        "Starts of each arm's processes, over which the rounds are spread; fewer than 4 find large differences only. "
-        "Default: the suite's, or 4.",
-        TIMING,
+    baseline=(str, "The arm that all others are compared with. Default: the suite's, or one-device."),
+)
+OPTIONS |= option_rows(
+    TIMING,
+    rounds=(int, "Turns of each arm, in all; 4 or more for a verdict. Default: the suite's, or 12."),
+    turn=(Seconds, "Timed part of a turn, for example 5s. Default: the suite's, or 2.5s."),
+    incarnations=(
+        int,
+        "Starts of each arm's processes, over which the rounds are spread; fewer than 4 find large differences "
+        "only. Default: the suite's, or 4.",
     ),
-]
-Isolated = Annotated[
-    bool, option("--isolated", "Restart an arm's processes for each turn, with no other arm alive. Slow.", TIMING)
-]
-Budget = Annotated[
-    Seconds | None,
-    seconds(
-        "--budget",
+    isolated=(bool, "Restart an arm's processes for each turn, with no other arm alive. Slow."),
+    budget=(
+        Seconds,
         "As many starts and rounds as fit into this time, for example 10m. With --rounds: at most that many.",
-        TIMING,
     ),
-]
-Precision = Annotated[
-    str | None,
-    option(
-        "--precision",
-        "Add starts until every ratio is sure to within this share, for example 3%, or --budget is over.",
-        TIMING,
-    ),
-]
-Explain = Annotated[
-    bool,
-    option(
-        "--explain",
+    precision=(str, "Add starts until every ratio is sure to within this share, for example 3%, or --budget is over."),
+)
+OPTIONS |= option_rows(
+    WHAT,
+    explain=(
+        bool,
         "Divide the time that each arm with several devices loses into its causes. Adds the arms this needs.",
-        WHAT,
     ),
-]
-Collectives = Annotated[
-    Path | None,
-    option(
-        "--collectives",
+    trace=(bool, "After its turns, trace five steps of each arm with tf.profiler, for TensorBoard."),
+    collectives=(
+        Path,
         "Results of 'tfdist collectives' on these hosts, for the most images/s that the network allows.",
-        WHAT,
     ),
-]
-Trace = Annotated[
-    bool, option("--trace", "After its turns, trace five steps of each arm with tf.profiler, for TensorBoard.", WHAT)
-]
-Seed = Annotated[int | None, option("--seed", "Seed of the order of starts and turns. Default: the suite's.", TIMING)]
-Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")]
-Resume = Annotated[
-    Path | None,
-    option(
-        "--resume",
+)
+OPTIONS |= option_rows(TIMING, seed=(int, "Seed of the order of starts and turns. Default: the suite's."))
+OPTIONS |= option_rows(
+    OUTPUT,
+    out=(Path, "A new folder for the results. Default: bench_results/TIME-SUITE."),
+    resume=(
+        Path,
         "Continue the bench in this folder; with --rounds, up to that many. Variable: TFDIST_RESUME_BENCH.",
-        variable="TFDIST_RESUME_BENCH",  # TFDIST_RESUME is for launch
+        {"variable": "TFDIST_RESUME_BENCH"},  # TFDIST_RESUME is for launch
     ),
-]
+)
+"""The options of a bench: annotations by name, in the order of the help."""
+_FIELDS = {"arm": "patterns", "turn": "turn_s", "budget": "budget_s"}
+
+
+def bench_options(given: Mapping[str, Any], program: list[str] | None) -> BenchOptions:
+    """What values of `OPTIONS` mean, for the built-in training or the user's own program; None: not given.
+
+    Raises:
+        TfdistError: one is wrong.
+    """
+    values = {_FIELDS.get(name, name): value for name, value in given.items() if value is not None}
+    values["patterns"] = tuple(values.get("patterns", ()))
+    sweep = read_sweep(*(values.pop(name, None) for name in ("strategy", "devices", "workers")))
+    for name, flag in (("fail_slower", "--fail-slower"), ("precision", "--precision")):
+        if name in values:
+            values[name] = parse_share(values[name], flag)
+    command = redact_command(["tfdist", *sys.argv[1:]])
+    return BenchOptions(sweep=sweep, command=command, program=tuple(program or ()), **values)
+
+
 DryRun = Annotated[bool, option("--dry-run", "Show the turns and about how long they take; start nothing.")]
 Quiet = Annotated[bool, option("--quiet", "Print only the path of the report.", short=("-q",))]
 
 
 NOT_FOR_BENCHES = ("workers_per_host",)
 """A suite sets the number of workers of each arm."""
-Command = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="-- COMMAND", help="Measure your own program under the suite's strategies.", show_default=False
-    ),
-]
+Command = Annotated[list[str] | None, argument("-- COMMAND", "Measure your own program under the suite's strategies.")]
 
 
 def refuse_suite(command: list[str] | None) -> None:
@@ -309,34 +275,16 @@ def refuse_suite(command: list[str] | None) -> None:
 
 @host_options(NOT_FOR_BENCHES)
 @timeout_options()
+@gather("given", OPTIONS, lambda _, values: values)
 def bench(
     ctx: typer.Context,
     command: Command = None,
-    suite: Suite = None,
-    arm: ArmPattern = None,
-    strategy: Strategy = None,
-    devices: Devices = None,
-    workers: Workers = None,
-    against: Against = None,
-    fail_slower: FailSlower = None,
-    baseline: Baseline = None,
-    rounds: Rounds = None,
-    turn: Turn = None,
-    incarnations: Incarnations = None,
-    isolated: Isolated = False,
-    budget: Budget = None,
-    precision: Precision = None,
-    explain: Explain = False,
-    trace: Trace = False,
-    collectives: Collectives = None,
-    seed: Seed = None,
-    out: Out = None,
-    resume: Resume = None,
+    *,
+    given: Mapping[str, Any],
     dry_run: DryRun = False,
     json: Json = False,
     export: Export = None,
     quiet: Quiet = False,
-    *,
     selection: HostSelection,
     policy: Policy,
 ) -> None:
@@ -373,28 +321,7 @@ def bench(
     refuse_suite(command)
     if dry_run and export not in (None, ExportFormat.JSON):
         raise TfdistError(f"--export {export}: a dry run measures nothing; omit --dry-run")
-    options = BenchOptions(
-        suite=suite,
-        rounds=rounds,
-        patterns=tuple(arm or ()),
-        out=out,
-        resume=resume,
-        seed=seed,
-        baseline=baseline,
-        sweep=read_sweep(strategy, devices, workers),
-        against=against,
-        fail_slower=None if fail_slower is None else parse_share(fail_slower, "--fail-slower"),
-        command=redact_command(["tfdist", *sys.argv[1:]]),
-        turn_s=turn,
-        incarnations=incarnations,
-        isolated=isolated,
-        budget_s=budget,
-        precision=None if precision is None else parse_share(precision, "--precision"),
-        program=tuple(command or ()),
-        explain=explain,
-        trace=trace,
-        collectives=collectives,
-    )
+    options = bench_options(given, command)
     if ctx.obj is not None:
         ctx.obj.submit(ctx, lambda machines: plan_of(prepare(options, machines)), policy)
         return

@@ -12,6 +12,7 @@ import typer
 from tfdist.bench.check import CHOICES, Checker, plan_check
 from tfdist.cli.doctor import show
 from tfdist.cli.options import Json, option, refuse_tf_config, seconds
+from tfdist.cli.run_argument import argument
 from tfdist.cli.show.output import never_block
 from tfdist.cli.show.steps import Steps
 from tfdist.cli.strategies import availability
@@ -26,21 +27,16 @@ from tfdist.strategies.options import StrategyName
 
 TIMEOUT_S = 60.0
 
-Command = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="-- COMMAND", help="Your program, or only its .py file.", show_default=False),
-]
-Strategies = Annotated[list[str] | None, option("--strategy", f"Only this one, of {', '.join(CHOICES)}. Repeatable.")]
-Timeout = Annotated[
-    Seconds | None,
-    seconds("--timeout", f"Limit for the first steps of a strategy. Default: {TIMEOUT_S:g}s.", OUTPUT),
-]
-
 
 def check(
-    command: Command = None,
-    strategy: Strategies = None,
-    timeout: Timeout = None,
+    command: Annotated[list[str] | None, argument("-- COMMAND", "Your program, or only its .py file.")] = None,
+    strategy: Annotated[
+        list[str] | None, option("--strategy", f"Only this one, of {', '.join(CHOICES)}. Repeatable.")
+    ] = None,
+    timeout: Annotated[
+        Seconds | None,
+        seconds("--timeout", f"Limit for the first steps of a strategy. Default: {TIMEOUT_S:g}s.", OUTPUT),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run your program for a few steps under each strategy. Says which work, and what to change in it for the others.

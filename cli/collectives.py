@@ -20,7 +20,8 @@ from tfdist.bench.progress import progress_on
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
-from tfdist.cli.options import Json, host_options, option, refuse_tf_config, seconds, timeout_options, training_options
+from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options, training_options
+from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import refusals
 from tfdist.cli.show.output import never_block, wait_for_reader
@@ -117,8 +118,7 @@ def run(
             return ExitCode.SUCCESS
         if not quiet:
             announce(plan, stream)
-        several = fleet is not None and len(fleet.channels) > 1
-        links = measure_neighbours(fleet, list(fleet.channels)) if fleet is not None and several else {}
+        links = {} if fleet is None or len(fleet.channels) < 2 else measure_neighbours(fleet, list(fleet.channels))
     with progress_on(stream, quiet, "GB/s bus bandwidth of the largest size") as progress:
         code = run_collectives(plan, RunnerHooks(progress, links=links, policy=policy), environment_of)
     return _report(plan, code, stream, json=json, quiet=quiet)
@@ -172,51 +172,34 @@ def report_folder(root: Path, out: Path | None, *, json: bool) -> None:
 Choice = TypeVar("Choice", bound=Enum)
 
 Op = Annotated[CollectiveOp, option("--op", "all-reduce, all-gather, broadcast or reduce-to-one.", WHAT)]
-Sizes = Annotated[
-    str | None,
-    option("--sizes", "1K:64M (each twice the one before), 1K:64M:4 (4 times) or 1K,64K,1M. Default: 1K:64M:4.", WHAT),
-]
-Gradients = Annotated[
-    bool,
-    option(
-        "--model-gradients",
+ARMS: dict[str, Any] = option_rows(
+    WHAT,
+    sizes=(str, "1K:64M (each twice the one before), 1K:64M:4 (4 times) or 1K,64K,1M. Default: 1K:64M:4."),
+    model_gradients=(
+        bool,
         "All gradients of the model in one call, as a training step exchanges them. Without --sizes: only these.",
-        WHAT,
     ),
-]
-Workers = Annotated[
-    str | None,
-    option(
-        "--workers", "Numbers of worker processes on all hosts together, for example 2,4. Default: as for launch.", SIZE
-    ),
-]
-Devices = Annotated[
-    str | None,
-    option("--devices", "Numbers of devices of one process, for example 2,4. Default: all GPUs, or 2 on a CPU.", SIZE),
-]
-Communication = Annotated[
-    str | None,
-    option("--communication", "Between processes: auto, ring, nccl. Default: auto,ring, or ring,nccl with GPUs.", HOW),
-]
-CrossDevice = Annotated[
-    str | None,
-    option(
-        "--cross-device",
+)
+ARMS |= option_rows(
+    SIZE,
+    workers=(str, "Numbers of worker processes on all hosts together, for example 2,4. Default: as for launch."),
+    devices=(str, "Numbers of devices of one process, for example 2,4. Default: all GPUs, or 2 on a CPU."),
+)
+ARMS |= option_rows(
+    HOW,
+    communication=(str, "Between processes: auto, ring, nccl. Default: auto,ring, or ring,nccl with GPUs."),
+    cross_device=(
+        str,
         "Between the devices of one process: auto, nccl, hierarchical-copy, reduction-to-one. Default: all of them.",
-        HOW,
     ),
-]
-Packs = Annotated[
-    str | None,
-    option("--bytes-per-pack", "Pack sizes to try with --model-gradients, for example 1M,4M. One pack is added.", HOW),
-]
+    bytes_per_pack=(str, "Pack sizes to try with --model-gradients, for example 1M,4M. One pack is added."),
+)
+"""The options that say what is measured: annotations by name, in the order of the help."""
+TURN = option_rows(TIMING, turn=(Seconds, "Timed part of a turn, divided between its sizes. Default: 2s."))
 Dtype = Annotated[closed.GradientDtype, option("--gradient-dtype", "float32, bfloat16 or float16.", HOW)]
 Rounds = Annotated[int, option("--rounds", "Turns of each arm, in all; 3 or more give intervals.", TIMING)]
 Incarnations = Annotated[
     int, option("--incarnations", "Starts of each arm's processes, over which the rounds are spread.", TIMING)
-]
-Turn = Annotated[
-    Seconds | None, seconds("--turn", "Timed part of a turn, divided between its sizes. Default: 2s.", TIMING)
 ]
 Seed = Annotated[int, option("--seed", "Seed of the order of turns and sizes.", TIMING)]
 Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-collectives.")]
@@ -226,26 +209,22 @@ DryRun = Annotated[bool, option("--dry-run", "Show the turns and the sizes; star
 @host_options(NOT_FOR_BENCHES)
 @timeout_options()
 @training_options(("model", "alpha", "classes"))
+@gather("given", ARMS, lambda _, values: values)
+@gather("turn", TURN, lambda _, values: values["turn"])
 def collectives(
     ctx: typer.Context,
     op: Op = CollectiveOptions.op,
-    sizes: Sizes = None,
-    model_gradients: Gradients = False,
-    workers: Workers = None,
-    devices: Devices = None,
-    communication: Communication = None,
-    cross_device: CrossDevice = None,
-    bytes_per_pack: Packs = None,
+    *,
+    given: Mapping[str, Any],
     gradient_dtype: Dtype = CollectiveOptions.gradient_dtype,
     rounds: Rounds = CollectiveOptions.rounds,
-    turn: Turn = None,
+    turn: float | None,
     incarnations: Incarnations = CollectiveOptions.incarnations,
     seed: Seed = 0,
     out: Out = None,
     dry_run: DryRun = False,
     json: Json = False,
     quiet: Quiet = False,
-    *,
     selection: HostSelection,
     policy: Policy,
     choices: Mapping[str, Any],
@@ -271,14 +250,14 @@ def collectives(
     refuse_tf_config()
     options = CollectiveOptions(
         op=op,
-        sizes=parse_sizes(sizes) if sizes else (),
-        communication=_several(closed.Communication, communication, "--communication"),
-        cross_device=_several(closed.CrossDevice, cross_device, "--cross-device"),
-        workers=parse_counts(workers, "--workers", 2) if workers else (),
-        devices=parse_counts(devices, "--devices", 2) if devices else (),
-        model_gradients=model_gradients,
+        sizes=parse_sizes(given["sizes"]) if given["sizes"] else (),
+        communication=_several(closed.Communication, given["communication"], "--communication"),
+        cross_device=_several(closed.CrossDevice, given["cross_device"], "--cross-device"),
+        workers=parse_counts(given["workers"], "--workers", 2) if given["workers"] else (),
+        devices=parse_counts(given["devices"], "--devices", 2) if given["devices"] else (),
+        model_gradients=bool(given["model_gradients"]),
         model=choices,
-        pack_sizes=tuple(parse_size(part, "--bytes-per-pack", 0) for part in _words(bytes_per_pack)),
+        pack_sizes=tuple(parse_size(part, "--bytes-per-pack", 0) for part in _words(given["bytes_per_pack"])),
         gradient_dtype=gradient_dtype,
         rounds=rounds,
         incarnations=incarnations,

@@ -87,13 +87,14 @@ def _command(name: str) -> Any:
     word = name.replace("-", "_")
     module = import_module(f"{__package__}.{word}")
     function: Callable[..., Any] = getattr(module, word)
-    app = typer.Typer(add_completion=False)
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     if name in SCHEDULERS:
         app.info.name = name
-        app.callback(cls=Scheduled, subcommand_metavar="COMMAND ...")(function)
+        app.callback(cls=Scheduled, subcommand_metavar="COMMAND ...", epilog=EPILOG)(function)
     else:
         with_program = "command" in signature(function).parameters  # what follows the program are its own options
-        app.command(name, cls=Command, context_settings={"allow_interspersed_args": not with_program})(function)
+        settings = {"allow_interspersed_args": not with_program}
+        app.command(name, cls=Command, epilog=EPILOG, context_settings=settings)(function)
     return typer.main.get_command(app)
 
 
@@ -105,9 +106,6 @@ _ANY_TEXT = ("command", "env")
 
 class Command(TyperCommand):
     """A subcommand. Its help is in panels, which take a quarter of a second to load."""
-
-    def __init__(self, *args: Any, **values: Any) -> None:
-        super().__init__(*args, **{**values, "rich_markup_mode": "rich", "epilog": EPILOG})
 
     def get_params(self, ctx: Any) -> Any:
         """The options and arguments, with short placeholders for the values of options."""
@@ -154,7 +152,7 @@ class Scheduled(TyperGroup):
     """A command whose options precede another command, as those of srun do: it prints how to run that command."""
 
     def __init__(self, **values: Any) -> None:
-        super().__init__(**{**values, "rich_markup_mode": "rich", "epilog": EPILOG})
+        super().__init__(**values)
         self.commands = {name: TyperCommand(name, help=SENTENCES[name]) for name in SCHEDULERS[str(self.name)]}
 
     def get_params(self, ctx: Any) -> Any:

@@ -2,9 +2,9 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -17,11 +17,14 @@ from tfdist.bench.export import ExportFormat, exported, figures_of_changes
 from tfdist.bench.report.section import Page
 from tfdist.bench.report.sections.ratios import ratio_table
 from tfdist.bench.report.write import write_page
-from tfdist.cli.options import Json, option
+from tfdist.cli.options import Json, gather
 from tfdist.cli.result_folders import Export, export_form, list_skipped, with_records
+from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.show.rows import PlainConsole, show_rows
+from tfdist.jobs.options import OUTPUT
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
+from tfdist.strategies.options import option_text
 
 
 def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None, *, json: bool) -> ExitCode:
@@ -61,7 +64,8 @@ def show(compared: ComparedFolders, bound: float | None, stream: TextIO) -> None
     if answer := gate(compared, bound)[1]:
         console.print(answer)
     console.print(f"base: {compared.base}\nnew:  {compared.new}")
-    console.print("\n".join(_environment(compared)))
+    facts = [f"  {each.fact}: {_short(each.base)} -> {_short(each.new)}" for each in compared.environment]
+    console.print("\n".join(["environment:", *facts] if facts else ["environment: no difference"]))
     rows = ratio_table("compare", "", compared.changes, compared.anchor).rows
     for row, change in zip(rows, compared.changes, strict=True):
         if bound is not None and is_too_slow(change.comparison, bound):
@@ -71,60 +75,30 @@ def show(compared: ComparedFolders, bound: float | None, stream: TextIO) -> None
         console.print(text)
 
 
-def _environment(compared: ComparedFolders) -> Iterator[str]:
-    if not compared.environment:
-        yield "environment: no difference"
-        return
-    yield "environment:"
-    for each in compared.environment:
-        yield f"  {each.fact}: {_short(each.base)} -> {_short(each.new)}"
-
-
 def _short(value: str) -> str:
     """A git commit as git shows it."""
     return value[:10] if re.fullmatch("[0-9a-f]{40}", value) else value
 
 
-Folders = Annotated[
-    list[Path],
-    typer.Argument(metavar="DIR...", help="Two benches, the earlier one first, or more.", show_default=False),
-]
-Arms = Annotated[
-    list[str] | None,
-    option("--arm", "With more than two benches: only the arms that match, as 'mirrored/*'. Repeatable."),
-]
-FailSlower = Annotated[
-    str | None,
-    option("--fail-slower", "Exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05."),
-]
-FailInconclusive = Annotated[
-    bool, option("--fail-inconclusive", "With --fail-slower: exit with code 4 if an arm may be slower than that.")
-]
-SameWork = Annotated[
-    bool, option("--same-work", "Your own program does the same work in both, although its command lines differ.")
-]
-Baseline = Annotated[
-    str | None,
-    option(
-        "--baseline",
+OPTIONS = option_rows(
+    OUTPUT,
+    fail_slower=(str, "Exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05."),
+    fail_inconclusive=(bool, "With --fail-slower: exit with code 4 if an arm may be slower than that."),
+    same_work=(bool, "Your own program does the same work in both, although its command lines differ."),
+    baseline=(
+        str,
         "The arm whose speed stands for the machine's, or none to compare images/s. Default: the one-device arm.",
     ),
-]
+    arm=(list[str], "With more than two benches: only the arms that match, as 'mirrored/*'. Repeatable."),
+    out=(Path, "Write a report into this folder: report.html with a plot, report.md, compare.csv."),
+)
 
 
-Out = Annotated[
-    Path | None, option("--out", "Write a report into this folder: report.html with a plot, report.md, compare.csv.")
-]
-
-
+@gather("given", OPTIONS, lambda _, values: values)
 def compare(
-    folders: Folders,
-    fail_slower: FailSlower = None,
-    fail_inconclusive: FailInconclusive = False,
-    same_work: SameWork = False,
-    anchor: Baseline = None,
-    arm: Arms = None,
-    out: Out = None,
+    folders: Annotated[list[Path], argument("DIR...", "Two benches, the earlier one first, or more.")],
+    *,
+    given: Mapping[str, Any],
     json: Json = False,
     export: Export = None,
 ) -> None:
@@ -150,18 +124,19 @@ def compare(
     """
     if len(folders) < 2:
         raise TfdistError(f"{folders[0]}: only one folder; give two benches, or more for their history")
-    bound = None if fail_slower is None else parse_share(fail_slower, "--fail-slower")
-    if fail_inconclusive and bound is None:
+    slower, arms, out = given["fail_slower"], given["arm"] or (), given["out"]
+    bound = None if slower is None else parse_share(slower, "--fail-slower")
+    if given["fail_inconclusive"] and bound is None:
         raise TfdistError("--fail-inconclusive: give the bound, too, as --fail-slower 5%")
     if len(folders) > 2:
-        stray = f"--fail-slower {fail_slower}" if fail_slower else f"--baseline {anchor}" if anchor else ""
-        stray = stray or "--same-work" * same_work or (f"--export {export}" if export else "")
+        stray = [option_text(name, given[name]) for name in ("fail_slower", "baseline", "same_work") if given[name]]
+        stray += [f"--export {export}"] if export else []
         if stray:
-            raise TfdistError(f"{stray}: compares two folders, and {len(folders)} were given; omit it, or give two")
-        raise typer.Exit(show_history(folders, arm or (), out, json=json))
-    if arm:
-        raise TfdistError(f"--arm {arm[0]}: is for more than two folders; omit it")
-    compared = compare_folders(folders[0], folders[1], anchor, same_work)
+            raise TfdistError(f"{stray[0]}: compares two folders, and {len(folders)} were given; omit it, or give two")
+        raise typer.Exit(show_history(folders, arms, out, json=json))
+    if arms:
+        raise TfdistError(f"--arm {arms[0]}: is for more than two folders; omit it")
+    compared = compare_folders(folders[0], folders[1], given["baseline"], bool(given["same_work"]))
     form = export_form(export, json)
     show(compared, bound, sys.stderr if form else sys.stdout)
     if out:
@@ -171,4 +146,4 @@ def compare(
     elif form:
         typer.echo(dumps(exported(figures_of_changes(compared.changes), form)))
     code, _ = gate(compared, bound)
-    raise typer.Exit(0 if code is ExitCode.INCONCLUSIVE and not fail_inconclusive else code)
+    raise typer.Exit(0 if code is ExitCode.INCONCLUSIVE and not given["fail_inconclusive"] else code)

@@ -4,25 +4,27 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from tfdist.cli.options import Port, host_options, option, timeout_options
+from tfdist.cli.options import Port, host_options, option, seconds, timeout_options
 from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.cli.show.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.jobs.host_selection import HostSelection
+from tfdist.jobs.options import TIMING, Seconds
 from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start, run_checks
 from tfdist.launch.doctor.preflight import Link
 from tfdist.launch.doctor.survey import survey_hosts
 from tfdist.launch.errors import ExitCode
-from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.json_files import dumps
+from tfdist.launch.machine import assign_slots, machines_of
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import shortened
 from tfdist.strategies.catalog import CATALOG
@@ -82,6 +84,15 @@ def _wrapped(texts: Sequence[str], width: int, indent: int) -> list[str]:
     return [line for text in texts for line in wrapper.wrap(text)]
 
 
+def burned_rows(
+    hellos: Mapping[Host, Mapping[str, Any]], per_host: int | None, seconds: float, on_step: Callable[[str], None]
+) -> tuple[CheckResult, ...]:
+    """Rows of how fast the hosts compute and exchange, by the descriptions of their agents."""
+    from tfdist.bench.burn import burn, rows_of  # it imports what a bench needs
+
+    return tuple(rows_of(burn(assign_slots(machines_of(hellos), per_host, 1), seconds, on_step)))
+
+
 def _summary(rows: Sequence[CheckResult]) -> str:
     failed = [f"{row.check} ({row.host})" for row in rows if row.verdict is Verdict.FAILED]
     if failed:
@@ -96,6 +107,10 @@ def doctor(
     selection: HostSelection,
     policy: Policy,
     port: Port = None,
+    burn: Annotated[
+        Seconds | None,
+        seconds("--burn", "Let the hosts compute and exchange for this time, and name slow ones.", TIMING),
+    ] = None,
     json: Annotated[bool, option("--json", "Print the rows as JSON.")] = False,
     verbose: Annotated[bool, option("--verbose", "Also which Keras works with which strategy.", short=("-v",))] = False,
 ) -> None:
@@ -106,10 +121,12 @@ def doctor(
       tfdist doctor
       tfdist doctor --hosts h1,h2
       tfdist doctor --hostfile hosts.txt --port 12345
+      tfdist doctor --hosts h1,h2,h3 --burn 10s
       tfdist doctor --hosts h1,h2 --json
 
     Checks every host and measures the links between them: all links of up to 4 hosts, else from each to the next.
-    Changes nothing on the hosts.
+    Changes nothing on the hosts. --burn compares them while they work: a short training on all of them, then an
+    all-reduce between two at a time.
 
     The exit code is 0 if a job could start, else 69.
     """
@@ -118,7 +135,9 @@ def doctor(
         hosts = selection.hosts or (LOCAL,)
         progress = connecting(hosts, steps)
         survey = survey_hosts(hosts, str(Path.cwd()), port, selection.per_host, policy, steps.show, progress)
-    rows = run_checks(survey)
+        rows = run_checks(survey)
+        if burn is not None and can_start(rows):
+            rows = (*rows, *burned_rows(survey.hellos, selection.per_host, burn, steps.show))
     if json:
         links = [
             {"from": source.name, "to": target.name, **asdict(link)}

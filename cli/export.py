@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tfdist.cli.options import Json
-from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir, argument
 from tfdist.jobs.checkpoint_source import find_source, listing_of, no_checkpoint
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -24,14 +24,7 @@ _MODULE = "tfdist.models.training.export"
 _LAST_LINES = 20
 """Lines of the process's stderr that are printed when it fails."""
 
-Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET",
-        help="What to write: a folder (SavedModel), or a file that ends in .keras.",
-        show_default=False,
-    ),
-]
+Target = Annotated[str, argument("TARGET", "What to write: a folder (SavedModel), or a file that ends in .keras.")]
 
 
 def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Json = False) -> None:

@@ -31,7 +31,7 @@ from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions
-from tfdist.jobs.options import EXPECTED, KEYS, RECOVERY, TIMEOUTS, WHAT, Bytes, Seconds
+from tfdist.jobs.options import EXPECTED, HOSTS, KEYS, OUTPUT, RECOVERY, TIMEOUTS, WHAT, Bytes, Seconds
 from tfdist.jobs.recovery import Recovery
 from tfdist.jobs.resume_source import check_requeue, check_slurm, find_resumed
 from tfdist.launch.console.lines import LineOptions
@@ -39,6 +39,7 @@ from tfdist.launch.environment import forwarded_variables
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.table import SourceName
 from tfdist.launch.policy import LOG_LIMIT, Policy
+from tfdist.launch.supervision.metrics import metrics_options
 from tfdist.launch.supervision.termination_log import refusals_logged
 from tfdist.strategies.options import option_words
 
@@ -179,11 +180,25 @@ def launch(
     ] = False,
     name: Annotated[str, option("--name", "Name of the run, used for its folder.")] = "launch",
     runs_dir: RunsDir = RUNS_DIR,
+    metrics: Annotated[
+        str | None,
+        option(
+            "--metrics",
+            "Serve Prometheus figures at [HOST]:PORT.",
+            OUTPUT,
+        ),
+    ] = None,
+    metrics_file: Annotated[Path | None, option("--metrics-file", "Write them to this file every 5 s.", OUTPUT)] = None,
     requeue: Annotated[
         int | None,
         option("--requeue", "In a Slurm batch job: requeue it after exit code 42, at most N times.", RECOVERY),
     ] = None,
     detach: Annotated[bool, option("--detach", "Return when the tasks run; see 'tfdist logs'.", short=("-d",))] = False,
+    trace: Annotated[bool, option("--trace", "Trace the end of the warm-up for TensorBoard.", WHAT)] = False,
+    burn: Annotated[
+        Seconds | None,
+        seconds("--burn", "First let the hosts work for this time; stop if one is slow.", HOSTS),
+    ] = None,
     dry_run: Annotated[
         bool, option("--dry-run", "Print each task's TF_CONFIG, variables and command; start nothing.")
     ] = False,
@@ -228,7 +243,8 @@ def launch(
         job = LaunchOptions(choices, tuple(command or ()), port, variables, inherited, recovery)
         policy = replace(policy, timeout_s=timeout, log_limit=limit, **recovery.policy)
         lines = LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet)
-        options = RunOptions(name, runs_dir, dry_run, json, output, lines, requeue)
+        figures = metrics_options(metrics, metrics_file)
+        options = RunOptions(name, runs_dir, dry_run, json, output, lines, figures, trace, burn, requeue)
         if ctx.obj is not None:
             ctx.obj.submit(ctx, lambda machines: checked_plan(job, options, machines), policy, job)
             return

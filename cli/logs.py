@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tfdist.cli.options import Json, option
-from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir, argument
 from tfdist.cli.show.past import follow as follow_run
 from tfdist.launch.agents.messages import Event, Output, StreamName
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
@@ -25,11 +25,7 @@ def logs(
     run: RunName,
     task: Annotated[
         str | None,
-        typer.Argument(
-            metavar="TASK",
-            help="Only this task, for example worker-1: byte for byte in a file or pipe.",
-            show_default=False,
-        ),
+        argument("TASK", "Only this task, for example worker-1: byte for byte in a file or pipe."),
     ] = None,
     runs_dir: RunsDir = RUNS_DIR,
     follow: Annotated[
@@ -61,11 +57,12 @@ def logs(
     if follow and task is None:
         raise typer.Exit(follow_run(run_dir, ("stderr",) if stderr else STREAMS, json=json))
     try:
-        show = _all_tasks(run_dir, stderr) if task is None else _one_task(run_dir, task, stderr, follow)
-        if follow:
-            wait_for_end(run_dir, show)
+        if task is None:
+            _show_all(run_dir, stderr)
+        elif follow:
+            wait_for_end(run_dir, _one_task(run_dir, task, stderr, follow))
         else:
-            show(True)
+            _one_task(run_dir, task, stderr, follow)(True)
         sys.stdout.flush()
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -73,21 +70,15 @@ def logs(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _all_tasks(run_dir: RunDir, stderr: bool) -> Callable[[bool], None]:
+def _show_all(run_dir: RunDir, stderr: bool) -> None:
     follower = RunFollower(run_dir, ("stderr",) if stderr else STREAMS)
     at = 0.0
     lines = PrefixedLines(sys.stdout, sys.stdout, LineOptions(verbose=True), lambda: at)
-
-    def show(ended: bool) -> None:
-        nonlocal at
-        for message in chain(follower.output(ended), () if stderr else follower.events(ended)):
-            if isinstance(message, Output | Event):  # an Event: a step
-                at = message.time if isinstance(message, Event) else at
-                lines.handle(message)
-        if ended:
-            lines.end()
-
-    return show
+    for message in chain(follower.output(True), () if stderr else follower.events(True)):
+        if isinstance(message, Output | Event):  # an Event: a step
+            at = message.time if isinstance(message, Event) else at
+            lines.handle(message)
+    lines.end()
 
 
 def _one_task(run_dir: RunDir, task: str, stderr: bool, follow: bool) -> Callable[[bool], None]:

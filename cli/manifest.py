@@ -109,13 +109,12 @@ class Pods:
         port = ctx.params.get("port")
         options = KubernetesOptions(**self.values, **({} if port is None else {"port": port}))
         check_options(options)
-        check_parameters(ctx, "manifest")
+        check_parameters(ctx, "manifest", () if job is None else _HERE)
         if job is None:
             planned = plan({LOCAL: imagined(LOCAL, options.gpus)})
             workload, notes = plan_bench(given_words(ctx, (), _FIX), options)
             notes = (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings), *notes)
         else:
-            check_parameters(ctx, "manifest", _HERE)
             workload, notes = plan_workload(job, given_words(ctx, _PLANNED, _FIX), policy, options)
         text = to_yaml(objects_of(workload, options))
         for note in notes:

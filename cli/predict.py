@@ -13,6 +13,7 @@ from tfdist.bench.predict.section import REFERENCES, prediction_section
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, option
+from tfdist.cli.run_argument import argument
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_bandwidth, parse_counts, parse_seconds, parse_size
@@ -29,7 +30,7 @@ def _show(section: Section, stream: TextIO, *, verbose: bool) -> None:
 
 
 def predict(
-    bench: Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench.", show_default=False)],
+    bench: Annotated[Path, argument("BENCH", "Folder of a bench.")],
     collectives: Annotated[
         Path | None,
         option("--collectives", "Folder of a 'tfdist collectives' between the same hosts; multiworker arms need it."),

@@ -13,6 +13,7 @@ from tfdist.bench.folder import BenchPaths
 from tfdist.cli.collectives import report_folder
 from tfdist.cli.options import Json, option
 from tfdist.cli.result_folders import list_skipped, with_records
+from tfdist.cli.run_argument import argument
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 
@@ -23,25 +24,16 @@ def open_page(path: Path) -> None:
         typer.echo(f"tfdist: no browser on this machine: copy {path} to one that has, or set BROWSER", err=True)
 
 
-Folders = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Folders of benches or launches.", show_default=False)
-]
-Out = Annotated[
-    Path | None, option("--out", "The folder for the report. Default: DIR; required for several with records.")
-]
-Open = Annotated[bool, option("--open", "Open report.html in the browser.")]
-
-
-Baseline = Annotated[
-    str | None, option("--baseline", "The arm that all others are compared with. Default: the suite's, or one-device.")
-]
-
-
 def report(
-    folders: Folders,
-    out: Out = None,
-    baseline: Baseline = None,
-    open: Open = False,
+    folders: Annotated[list[Path], argument("DIR...", "Folders of benches or launches.")],
+    out: Annotated[
+        Path | None, option("--out", "The folder for the report. Default: DIR; required for several with records.")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        option("--baseline", "The arm that all others are compared with. Default: the suite's, or one-device."),
+    ] = None,
+    open: Annotated[bool, option("--open", "Open report.html in the browser.")] = False,
     json: Json = False,
 ) -> None:
     """Write a report of the records in DIR; nothing is run.

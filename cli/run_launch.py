@@ -3,18 +3,19 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
 from textwrap import indent
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 
-from tfdist.cli.show.outcome import show_outcome
+from tfdist.cli.doctor import burned_rows, row_lines
+from tfdist.cli.show.outcome import show_outcome, traces_line
 from tfdist.cli.show.output import never_block
-from tfdist.cli.show.steps import connected
+from tfdist.cli.show.steps import Steps, connected
 from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.jobs.elastic import ElasticHosts, elastic_hosts
 from tfdist.jobs.host_selection import HostSelection
@@ -25,16 +26,19 @@ from tfdist.jobs.launch_plan import (
     output_tasks,
     plan_request,
     with_checkpoints,
+    with_trace,
 )
 from tfdist.jobs.resume_source import requeue, resume_command, without_sigterm
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import Message, Note
+from tfdist.launch.agents.inbox import Message, Note, OnMessage
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.doctor.checks import Verdict
 from tfdist.launch.doctor.preflight import preflight, with_free_ports
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.inherit.rendezvous import meet
 from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machines
@@ -46,8 +50,10 @@ from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter, describe_plan
+from tfdist.launch.supervision.metrics import INSPECT_S, MetricsOptions, published
 from tfdist.launch.supervision.run_tasks import launch as run_job
 from tfdist.launch.supervision.termination_log import log_outcome
+from tfdist.launch.text import shortened
 from tfdist.models.checkpoints import Checkpointing, check_folder_name
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
@@ -135,6 +141,11 @@ class RunOptions:
     """Value of --output."""
     lines: LineOptions
     """Without its tasks, which `output` names."""
+    metrics: MetricsOptions
+    trace: bool = False
+    """Trace the last steps of the warm-up with tf.profiler."""
+    burn_s: float | None = None
+    """Let the hosts compute and exchange for this time before, and refuse slow ones; None: do not."""
     requeue: int | None = None
     """Put the Slurm job back into its queue after exit code 42, at most this many times; None: never."""
 
@@ -178,16 +189,23 @@ def run_launch(
             planned = with_checkpoints(planned, str(folder), check=False)
             show_plan(planned, fleet, json=run_options.json, verbose=run_options.lines.verbose)
             return 0
+        if run_options.burn_s is not None:
+            _check_speed({} if fleet is None else fleet.hellos, selection, run_options)
         run_dir = create_run_dir(run_options.runs_dir, run_options.name)
         planned = with_checkpoints(planned, str(run_dir.checkpoints.absolute()))
         if planned.checkpointing is not None:  # the built-in training has nothing to do after a failure
             grace_s = policy.restart_grace_s if planned.argv else BUILT_IN_RESTART_GRACE_S
             policy = replace(policy, saves_on_signal=True, restart_grace_s=grace_s)
+        traces = run_dir.path.absolute() / "traces"
+        if run_options.trace:
+            planned = with_trace(planned, str(traces))
         if background is not None:
             background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         console = _console(planned, run_options, background, run_dir)
         hosts = elastic_hosts(planned, options.choices.get("workers"), selection, policy)
-        outcome, record = _run(planned, run_dir, policy, console, fleet, hosts)
+        if run_options.metrics.wanted:
+            policy = replace(policy, inspect_s=INSPECT_S)
+        outcome, record = _run(planned, run_dir, policy, console, fleet, hosts, run_options.metrics)
 
     resume = resume_command(sys.argv[1:], run_dir.path, planned.checkpointing, own=bool(planned.argv))
     show_outcome(
@@ -198,6 +216,8 @@ def run_launch(
         resume="" if options.recovery.resume else resume,
         is_shown=console.shows,
     )
+    if traces.is_dir() and not run_options.lines.quiet:
+        typer.echo(traces_line(traces), file=run_options.out)
     code, reason = (outcome.exit_code, outcome.reason) if record is None else (record.exit_code, record.reason)
     log_outcome(outcome, int(code), reason)
     if run_options.requeue is not None:
@@ -208,6 +228,24 @@ def run_launch(
     return code
 
 
+def _check_speed(hellos: Mapping[Host, Mapping[str, Any]], selection: HostSelection, options: RunOptions) -> None:
+    """Compare the hosts while they compute and exchange.
+
+    Raises:
+        TfdistError: one is slow, or a link.
+    """
+    with Steps(sys.stderr, quiet=options.lines.quiet) as steps:
+        rows = burned_rows(hellos, selection.per_host, options.burn_s or 0.0, steps.show)
+    slow = [row for row in rows if row.verdict is not Verdict.OK]
+    if slow or not options.lines.quiet:
+        typer.echo("\n".join(row_lines(rows, None)), file=options.out)
+    if slow:
+        names = shortened(dict.fromkeys(row.host for row in slow))
+        raise TfdistError(
+            f"--burn: {names} slow, as the rows above say; repair or --exclude, or omit --burn", ExitCode.HOST_LOST
+        )
+
+
 def checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Machines) -> PlannedLaunch:
     """The job on these machines; the options about its run are right, too.
 
@@ -216,6 +254,8 @@ def checked_plan(options: LaunchOptions, run_options: RunOptions, machines: Mach
     """
     planned = plan_request(options, machines)
     output_tasks(run_options.output, planned.job)
+    if run_options.trace:
+        with_trace(planned, "")
     if planned.checkpointing is not None and not planned.argv:
         check_folder_name(planned.checkpointing.folder or str(run_options.runs_dir.absolute()))
     return planned
@@ -240,6 +280,7 @@ def _run(
     console: PrefixedLines,
     fleet: Fleet | None,
     hosts: ElasticHosts | None,
+    metrics: MetricsOptions,
 ) -> tuple[Outcome, Record | None]:
     """Run the job and keep it: its launcher, its spec and, if no task was started, why."""
     with console, RunWriter(run_dir, lambda text: console.handle(Note("tfdist", text)), policy.log_limit) as writer:
@@ -249,7 +290,13 @@ def _run(
         try:
             if planned.rendezvous is not None:  # other launchers start the other tasks
                 meet(planned.rendezvous, policy.start_timeout_s, lambda text: console.handle(Note("tfdist", text)))
-            result = _run_kept(planned, writer, policy, console, fleet, hosts)
+            with published(metrics, planned.job, writer, lambda text: console.handle(Note("tfdist", text))) as publish:
+
+                def handle(message: Message) -> None:
+                    console.handle(message)
+                    publish(message)
+
+                result = _run_kept(planned, writer, policy, handle, fleet, hosts)
         except TfdistError as error:
             status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
             ending = {"status": str(status), "exit_code": error.exit_code, "reason": safe_text(str(error))}
@@ -264,7 +311,7 @@ def _run_kept(
     planned: PlannedLaunch,
     writer: RunWriter,
     policy: Policy,
-    console: PrefixedLines,
+    handle: OnMessage,
     fleet: Fleet | None,
     hosts: ElasticHosts | None,
 ) -> tuple[Outcome, Record | None]:
@@ -274,13 +321,13 @@ def _run_kept(
         facts, said = StrategyFacts(), set[str]()
 
         def note(message: Message) -> None:
-            console.handle(message)
+            handle(message)
             facts.note(message)
             if isinstance(message, Event) and message.event.get("event") == "strategy" and message.event.get("trains"):
                 state, sentence = facts.judge(spec, job)
                 if state is StrategyCheck.REFUTED and not said:
                     said.add(sentence)
-                    console.handle(Note("tfdist", f"warning: {sentence}"))
+                    handle(Note("tfdist", f"warning: {sentence}"))
 
         outcome = run_job(job, writer, policy, note, fleet=fleet, hosts=hosts)
         if hosts is not None:
@@ -290,7 +337,7 @@ def _run_kept(
             writer.save_outcome(outcome.to_json())
         return outcome, None
     arm = str(spec.strategy)
-    outcome, record = run_training(job, spec, writer, policy, console.handle, fleet=fleet, hosts=hosts, arm=arm)
+    outcome, record = run_training(job, spec, writer, policy, handle, fleet=fleet, hosts=hosts, arm=arm)
     writer.save_text(writer.run_dir.records, dumps(record.to_json()) + "\n")
     if outcome.status is Status.OK and record.status is not RecordStatus.OK:
         failed = replace(outcome, status=Status.FAILED, exit_code=record.exit_code, reason=record.reason)

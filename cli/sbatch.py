@@ -1,6 +1,9 @@
 """`tfdist sbatch`: the batch script of a Slurm job that runs another command of tfdist."""
 
-from collections.abc import Mapping
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,26 +14,55 @@ from tfdist.cli.options import option, refuse_tf_config
 from tfdist.cli.scheduler import HOST_NAMES, PlanOn, check_parameters, refuse
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.launch_plan import LaunchOptions
-from tfdist.launch.batch_script import BatchScript, parse_option, signal_time_s
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import assign_slots
 from tfdist.launch.policy import Policy
-from tfdist.launch.text import is_utf8
+from tfdist.launch.text import check_name, is_utf8
 
 SLURM = "Slurm"
+SAVE_S = 180
+"""Seconds before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
+(https://slurm.schedmd.com/sbatch.html#OPT_signal)."""
+EARLY_S = 60
+# Options of sbatch that the script has from an option of tfdist with the same name.
+_OURS = ("nodes", "exclusive", "gpus-per-node", "requeue", "partition", "time")
 
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """What Slurm is asked for."""
+    """What Slurm is asked for: a job that runs one command on its first node."""
 
     nodes: int
     """0: not given."""
-    gpus_per_node: int
-    exclusive: bool
-    options: tuple[str, ...]
+    gpus_per_node: int = 0
+    exclusive: bool = True
+    options: tuple[str, ...] = ()
     """Other options of sbatch, without `--`."""
+
+    def script(self, name: str, command: Sequence[str], *, requeue: bool = False, signal_s: int | None = None) -> str:
+        """The text of the batch script.
+
+        Args:
+            name: of the job.
+            command: its words.
+            requeue: Slurm may start the job again, with the same log.
+            signal_s: the command gets SIGUSR2 this many seconds before the time limit; None: it does not.
+
+        Raises:
+            TfdistError: the name or an option has a line break or another control character.
+        """
+        for text in (name, *self.options):  # each is in a comment, which ends with its line
+            check_name("sbatch", text)
+        named = any(option.startswith("job-name=") for option in self.options)
+        lines = [] if named else [f"job-name={shlex.quote(name)}"]
+        lines += [f"nodes={self.nodes}"]
+        lines += ["exclusive"] if self.exclusive else []
+        lines += [f"gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
+        lines += ["requeue", "open-mode=append"] if requeue else []
+        lines += [f"signal=B:USR2@{signal_s}"] if signal_s is not None else []
+        options = "".join(f"#SBATCH --{line}\n" for line in (*lines, *self.options))
+        return f"#!/bin/bash\n{options}exec {shlex.join(command)}\n"
 
     def select(self, ctx: typer.Context, values: Mapping[str, Any]) -> HostSelection:
         """Nodes of any name: which ones Slurm allocates, it decides later.
@@ -58,21 +90,36 @@ class SlurmJob:
         wrong = next((word for word in (*words, *self.options) if not is_utf8(word)), None)
         if wrong is not None:
             raise TfdistError(f"{wrong!r}: not valid UTF-8, as a batch script must be; use another name")
-        script = BatchScript(
+        script = self.script(
             str(ctx.params.get("name") or ctx.info_name),
             ("tfdist", str(ctx.info_name), "--transport", "srun", *words),
-            self.nodes,
-            self.exclusive,
-            self.gpus_per_node,
             requeue=ctx.params.get("requeue") is not None,
             signal_s=signal_time_s(policy.grace_s) if planned.checkpointing is not None else None,
-            options=self.options,
         )
         for line in (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings)):
             typer.echo(line, err=True)
         for name in (text.partition("=")[0] for text in secrets(ctx)):
             typer.echo(f"the value of {name} is not printed: set {name} before you submit the job", err=True)
-        typer.echo(str(script), nl=False)
+        typer.echo(script, nl=False)
+
+
+def signal_time_s(grace_s: float) -> int:
+    """Seconds before the time limit at which a job is signalled, so that a save of `grace_s` seconds fits."""
+    return max(SAVE_S, EARLY_S + math.ceil(grace_s))
+
+
+def parse_option(text: str) -> str:
+    """An option of sbatch such as `--qos=high`, without `--`.
+
+    Raises:
+        TfdistError: it is not a long option, or tfdist has an option for it.
+    """
+    match = re.fullmatch(r"(?:--)?([a-z][a-z0-9-]*)(=[^\n]+)?", text)
+    if match is None:
+        raise TfdistError(f"--sbatch-option {text!r}: not NAME or NAME=VALUE; use a long option of sbatch, as qos=high")
+    if match[1] in _OURS:
+        raise TfdistError(f"--sbatch-option {text}: use --{match[1]}")
+    return text.removeprefix("--")
 
 
 def sbatch(

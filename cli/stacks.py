@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir, argument
 from tfdist.cli.show.steps import Steps
 from tfdist.launch.agents.messages import StacksDumped
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -22,9 +22,7 @@ ANSWER_S = 30.0
 
 def stacks(
     run: RunName,
-    task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Only this task, as worker-1.", show_default=False)
-    ] = None,
+    task: Annotated[str | None, argument("TASK", "Only this task, as worker-1.")] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Print what all tasks of a running job are doing now. The job continues.

@@ -9,9 +9,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 
 from tfdist.cli.options import option
+from tfdist.cli.run_argument import argument
 from tfdist.jobs.options import KEYS, Bytes, Option, Seconds
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
@@ -26,11 +27,10 @@ DEV = Path("/dev")
 def strategies(
     strategy: Annotated[
         str | None,
-        typer.Argument(
-            metavar="STRATEGY",
-            help="Only this strategy, with its options and the keys of --set.",
-            show_default=False,
-            autocompletion=lambda incomplete: [str(name) for name in CATALOG if name.startswith(incomplete)],
+        argument(
+            "STRATEGY",
+            "Only this strategy, with its options and the keys of --set.",
+            complete=lambda incomplete: [str(name) for name in CATALOG if name.startswith(incomplete)],
         ),
     ] = None,
     json: Annotated[bool, option("--json", "Print the table as JSON.")] = False,
@@ -125,9 +125,8 @@ def _show_one(strategy: Strategy) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
     console.print(f"{strategy.summary}; needs {strategy.needs}", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for heading in ("--set KEY=VALUE", "type", "default", ""):
-        table.add_column(heading, overflow="fold")
+    headings = ("--set KEY=VALUE", "type", "default", "")
+    table = Table(*(Column(heading, overflow="fold") for heading in headings), box=None, pad_edge=False)
     for row in map(_key_row, keys_of(strategy)):
         table.add_row(*map(escape, row.values()))
     plain = [option_name(name) for name in strategy.options if not option_name(name).startswith("--set ")]
@@ -138,10 +137,8 @@ def _show_one(strategy: Strategy) -> None:
 def show_keras(console: Console) -> None:
     """Print which Keras works with which strategy, then why the others do not."""
     cells = {name: _keras_cells(name) for name in CATALOG}
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for keras_api in cells[StrategyName.ONE_DEVICE]:
-        table.add_column(f"Keras {keras_api}")
+    headings = (f"Keras {keras_api}" for keras_api in cells[StrategyName.ONE_DEVICE])
+    table = Table(Column("", no_wrap=True), *headings, box=None, pad_edge=False)
     for name, refusals in cells.items():
         table.add_row(name, *("no" if refusal else "yes" for refusal in refusals.values()))
     console.print(table)

@@ -10,10 +10,9 @@ import typer
 from tfdist.cli.options import Port, option, training_options
 from tfdist.jobs.plan import shape_of
 from tfdist.jobs.presets import resolve_strategy
-from tfdist.launch.cluster import Task
 from tfdist.launch.doctor.preflight import with_free_ports
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.job import Job, Program, plan_job
+from tfdist.launch.job import Program, plan_job
 from tfdist.launch.machine import local_machine, local_machines
 from tfdist.launch.text import did_you_mean
 from tfdist.strategies.catalog import CATALOG, use_a_cluster
@@ -48,17 +47,11 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     # A fixed port may be in use by a task that was started earlier, so it is not checked.
     ports = {plan.task.name: plan.port or 0 for plan in job.plans}
     job = with_free_ports(job) if port is None else job.with_ports(ports)
-    if task is not None:
-        typer.echo(job.cluster.tf_config(_find_task(job, task)))
-        return
-    for plan in job.plans:
-        value = shlex.quote(job.cluster.tf_config(plan.task) or "")
-        typer.echo(f"# {plan.task.role}:{plan.task.index}\nexport TF_CONFIG={value}")
-
-
-def _find_task(job: Job, name: str) -> Task:
-    for plan in job.plans:
-        if name.replace(":", "-") == plan.task.name:
-            return plan.task
-    names = [f"{plan.task.role}:{plan.task.index}" for plan in job.plans]
-    raise TfdistError(f"--task {name}: {did_you_mean(name, names)}")
+    values = {f"{plan.task.role}:{plan.task.index}": job.cluster.tf_config(plan.task) or "" for plan in job.plans}
+    if task is None:
+        for name, value in values.items():
+            typer.echo(f"# {name}\nexport TF_CONFIG={shlex.quote(value)}")
+    elif task.replace("-", ":") in values:
+        typer.echo(values[task.replace("-", ":")])
+    else:
+        raise TfdistError(f"--task {task}: {did_you_mean(task, values)}")

@@ -2,10 +2,9 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, TextIO
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -15,8 +14,9 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare
 from tfdist.bench.tune import STAGE_ROUNDS, Tuning, launch_words, search_arms, search_s, stages
 from tfdist.bench.tune import tune as search
-from tfdist.cli.bench import NOT_FOR_BENCHES, Command, Quiet, Seed, Turn, plan_of, refuse_suite, report_on
-from tfdist.cli.options import Json, host_options, option, refuse_tf_config, timeout_options
+from tfdist.cli import bench
+from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
+from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import refusals
 from tfdist.cli.show.output import never_block
@@ -54,7 +54,7 @@ def run_tune(
     with progress_on(stream, quiet) as progress:
         tuning = search(session, RunnerHooks(progress, policy=policy))
     if tuning.interrupted is not None:
-        report_on(session, stream, quiet)
+        bench.report_on(session, stream, quiet)
     command = _command(tuning, session, selection.options) if tuning.gain else ""
     if json:
         strategy = session.bench.suite.arms[0].choices["strategy"]
@@ -103,12 +103,19 @@ def _command(tuning: Tuning, session: Session, hosts: Sequence[str]) -> str:
     return redact_command(launch_words(best, suite.preset, session.arms.specs[best.name], hosts))
 
 
-@host_options(NOT_FOR_BENCHES)
+OPTIONS: dict[str, Any] = option_rows(
+    TIMING, rounds=(int, "Turns of the best and of the default in the last stage. Default: the suite's.")
+)
+OPTIONS |= {name: bench.OPTIONS[name] for name in ("turn", "seed", "out")}
+
+
+@host_options(bench.NOT_FOR_BENCHES)
 @timeout_options()
+@gather("given", OPTIONS, lambda _, values: values)
 def tune(
     ctx: typer.Context,
     strategy: Annotated[StrategyName, option("--strategy", "The strategy whose options are searched.", WHAT)],
-    command: Command = None,
+    command: bench.Command = None,
     suite: Annotated[
         str,
         option(
@@ -117,21 +124,13 @@ def tune(
             WHAT,
         ),
     ] = "knobs",
-    rounds: Annotated[
-        int | None,
-        option("--rounds", "Turns of the best and of the default in the last stage. Default: the suite's.", TIMING),
-    ] = None,
-    turn: Turn = None,
-    seed: Seed = None,
-    out: Annotated[
-        Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-SUITE.")
-    ] = None,
+    *,
+    given: Mapping[str, Any],
     dry_run: Annotated[
         bool, option("--dry-run", "Show the candidates and about how long it takes; start nothing.")
     ] = False,
     json: Json = False,
-    quiet: Quiet = False,
-    *,
+    quiet: bench.Quiet = False,
     selection: HostSelection,
     policy: Policy,
 ) -> None:
@@ -150,17 +149,8 @@ def tune(
     The exit code is 0, with or without a gain, or 130 after Ctrl-C.
     """
     refuse_tf_config()
-    refuse_suite(command)
-    options = BenchOptions(
-        suite=suite,
-        rounds=rounds,
-        out=out,
-        seed=seed,
-        command=redact_command(["tfdist", *sys.argv[1:]]),
-        turn_s=turn,
-        program=tuple(command or ()),
-        strategy=strategy,
-    )
+    bench.refuse_suite(command)
+    options = replace(bench.bench_options({**given, "suite": suite}, command), strategy=strategy)
     if ctx.obj is not None:
         ctx.obj.submit(ctx, lambda machines: _plan(options, machines), policy)
         return
@@ -171,4 +161,4 @@ def tune(
 def _plan(options: BenchOptions, machines: Machines) -> BenchPlan:
     session = prepare(options, machines)
     search_arms(session)  # raises if there is nothing to search
-    return plan_of(session)
+    return bench.plan_of(session)

@@ -114,10 +114,8 @@ def listing_of(source: CheckpointSource) -> CheckpointList:
 
 def no_checkpoint(source: CheckpointSource, listing: CheckpointList) -> TfdistError:
     """Why nothing can be resumed from, or exported."""
-    if listing.problems:
-        problems = shortened(listing.problems.values(), 2)
-        return TfdistError(f"{source.option}: no complete checkpoint in {source.folder} ({problems})")
-    return TfdistError(f"{source.option}: no checkpoint in {source.folder}")
+    problems = f" ({shortened(listing.problems.values(), 2)})" if listing.problems else ""
+    return TfdistError(f"{source.option}: no {'complete ' if problems else ''}checkpoint in {source.folder}{problems}")
 
 
 def absolute(folder: str, flag: str) -> str:

@@ -1,6 +1,6 @@
 """Plans the job of `tfdist launch` again on the hosts that answer, between --min-workers and --workers."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfdist.jobs.host_selection import HostSelection
@@ -54,7 +54,8 @@ class ElasticHosts:
         old = self._before
         machines, workers, ps = self._chosen(self._machines(hellos))
         if workers < self.least:
-            fit = f"{counted(workers, 'worker')} {'fits' if workers == 1 else 'fit'} on {shortened(_names(machines))}"
+            names = shortened(host.name for host in machines)
+            fit = f"{counted(workers, 'worker')} {'fits' if workers == 1 else 'fit'} on {names}"
             what = fit if workers else "no host for workers is left"
             raise TfdistError(f"{what}, but --min-workers is {self.least}", ExitCode.HOST_LOST)
         if set(machines) == set(job.hosts) and (workers, ps) == (old.spec.workers, old.spec.ps):
@@ -64,8 +65,7 @@ class ElasticHosts:
         assert old.plan_again is not None
         new = replace(old, spec=spec, job=old.plan_again(spec, machines))
         self.current = with_checkpoints(new, "")
-        reason = _reason(job.hosts, self.current.job.hosts, hellos)
-        note = f"{_counts(old.spec, spec)}{reason}"
+        note = _counts(old.spec, spec) + _reason(job.hosts, self.current.job.hosts, hellos)
         return NextPlan(self.current.job, ": ".join(filter(None, (note, effect(old.spec, spec, saved)))))
 
     def _machines(self, hellos: Hellos) -> Machines:
@@ -73,9 +73,10 @@ class ElasticHosts:
         machines: dict[Host, Machine] = {}
         for host, hello in hellos.items():
             try:
-                machine = assign_slots(machines_of({host: hello}), self.per_host, self.first.devices)[host]
+                found = assign_slots(machines_of({host: hello}), self.per_host, self.first.devices)
             except TfdistError:
                 continue
+            ((host, machine),) = found.items()
             if host.role not in FOR_WORKERS or not self.first.gpus or len(machine.gpus) >= self.first.devices:
                 machines[host] = machine
         return machines
@@ -113,12 +114,7 @@ def _counts(old: StrategyChoice, new: StrategyChoice) -> str:
 
 
 def _reason(before: Sequence[Host], now: Sequence[Host], answering: Mapping[Host, object]) -> str:
-    gone, new = [host for host in before if host not in now], [host for host in now if host not in before]
-    lost = [host for host in gone if host not in answering]
-    parts = [f"lost {shortened(_names(lost))}"] if lost else []
-    parts += [f"with {shortened(_names(new))}"] if new else []
+    lost = [host.name for host in before if host not in now and host not in answering]
+    new = [host.name for host in now if host not in before]
+    parts = [f"{word} {shortened(names)}" for word, names in (("lost", lost), ("with", new)) if names]
     return f" ({', '.join(parts)})" if parts else ""
-
-
-def _names(hosts: Iterable[Host]) -> list[str]:
-    return [host.name for host in hosts]

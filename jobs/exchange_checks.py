@@ -1,15 +1,15 @@
-"""Checks of the options that TensorFlow passes to the all-reduce.
+"""Checks of the options that TensorFlow passes to the all-reduce, and of the replicas that it sums.
 
 Source of what acts where: cross_device_ops.py of TensorFlow 2.21. CollectiveAllReduce (multiworker, and mirrored with
 auto) splits gradients by `bytes_per_pack`, NcclAllReduce and HierarchicalCopyAllReduce into `num_packs`, and
 ReductionToOneDevice not at all.
 """
 
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import CATALOG, all_reduce_refusal, gradient_dtype_refusal, refuse
+from tfdist.strategies.catalog import CATALOG, gradient_dtype_refusal, refuse
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, Precision, StrategyName
+from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, Keras, Precision, StrategyName
 
 
 def check_backup_workers(choice: StrategyChoice) -> None:
@@ -81,14 +81,16 @@ def check_program(choice: StrategyChoice) -> None:
 
 def check_exchange(spec: TrainingSpec) -> None:
     """Refuse options of the exchange that this Keras, this all-reduce or a single replica would ignore."""
-    dtype = f"--gradient-dtype {spec.gradient_dtype}"
-    if spec.gradient_dtype is not GradientDtype.FLOAT32:
-        if spec.replicas == 1:
-            raise TfdistError(f"{dtype} has no effect with 1 replica, which exchanges nothing: omit it")
-        refuse(all_reduce_refusal(spec.keras), f"--keras {spec.keras} {dtype}")
-        refuse(gradient_dtype_refusal(spec.gradient_dtype, uses_nccl(spec)), dtype)
-    if spec.strategy is StrategyName.MIRRORED and spec.bytes_per_pack is not None:
-        refuse(all_reduce_refusal(spec.keras), f"--keras {spec.keras} --bytes-per-pack {spec.bytes_per_pack}")
+    dtype, casts = f"--gradient-dtype {spec.gradient_dtype}", spec.gradient_dtype is not GradientDtype.FLOAT32
+    if casts and spec.replicas == 1:
+        raise TfdistError(f"{dtype} has no effect with 1 replica, which exchanges nothing: omit it")
+    # tf_keras' optimizers take a `gradient_aggregator`, Keras 3's call a private method
+    packs = spec.strategy is StrategyName.MIRRORED and spec.bytes_per_pack is not None
+    if spec.keras is Keras.THREE and (casts or packs):
+        option = dtype if casts else f"--bytes-per-pack {spec.bytes_per_pack}"
+        reason = "Keras 3's optimizers do not let a program replace their all-reduce"
+        raise TfdistError(f"--keras {spec.keras} {option}: {reason}; use --keras 2")
+    refuse(gradient_dtype_refusal(spec.gradient_dtype, uses_nccl(spec)), dtype)
 
 
 def uses_nccl(choice: StrategyChoice) -> bool:
@@ -100,3 +102,45 @@ def uses_nccl(choice: StrategyChoice) -> bool:
         StrategyName.MULTI_WORKER: choice.communication is Communication.AUTO,
     }
     return choice.gpus and choice.logical_gpus is None and undecided.get(choice.strategy, False)
+
+
+def check_precision(spec: TrainingSpec) -> None:
+    """Refuse float16 where this Keras does not train the replicas safely in it.
+
+    Source: tf_keras' `strategy_supports_loss_scaling` lists the strategies with loss scaling; with Keras 3, 12 of 120
+    trainings of several replicas ended in NaN, with tf_keras none.
+    """
+    if spec.precision is not Precision.MIXED_FLOAT16:
+        return
+    option = f"--keras {spec.keras} --precision {spec.precision}"
+    if spec.keras is Keras.TWO and not CATALOG[spec.strategy].scales_loss:
+        raise TfdistError(
+            f"{option}: tf_keras does not scale the loss for float16 under {spec.strategy}; "
+            "use --precision mixed_bfloat16"
+        )
+    if spec.keras is Keras.THREE and spec.replicas > 1:
+        raise TfdistError(
+            f"{option}: Keras 3 checks only the first replica for float16 overflows, so the loss can become NaN; "
+            "use --precision mixed_bfloat16, or --keras 2"
+        )
+
+
+def check_replicas(choice: StrategyChoice, odd_number: type[TfdistError] = TfdistError) -> None:
+    """Refuse devices on which no replica runs, or whose gradients are not summed. `odd_number`: raised for the latter.
+
+    Source: without a GPU MultiWorkerMirroredStrategy uses `CPU:0` only; ParameterServerStrategy counts GPUs.
+    aggregate_gradients_using_hierarchical_copy in TensorFlow's cross_device_utils.py sums two groups of `devices // 2`
+    devices. Devices with the gradients 1, 10, 100 got 11.
+    """
+    devices, row = choice.devices, CATALOG[choice.strategy]
+    if devices > 1 and not (choice.gpus or row.many_cpu_devices):
+        raise MissingHardwareError(
+            f"--devices {devices}: without GPUs {row.tf_name} uses one device of each worker, not {devices}; "
+            f"omit --devices and use --workers {choice.replicas}"
+        )
+    if choice.cross_device is CrossDevice.HIERARCHICAL_COPY and devices % 2 and devices > 1:
+        raise odd_number(
+            f"--cross-device {choice.cross_device} --devices {devices}: TensorFlow's HierarchicalCopyAllReduce drops "
+            f"the gradients of one of {devices} devices (of any odd number above 1); use --devices {devices - 1} or "
+            f"{devices + 1}, or --cross-device auto or reduction-to-one"
+        )

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,43 +19,40 @@ from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots,
 from tfdist.strategies.options import option_words
 
 
-@dataclass
-class HostfileChanges:
-    """Reads the hostfile again when it has changed. A host that is known keeps the settings it was started with."""
+def hostfile_changes(
+    hosts: tuple[Host, ...], path: Path | None, read: Callable[[], tuple[Host, ...]]
+) -> Callable[[], Sequence[Host]]:
+    """A function that returns the hosts now. It reads the hostfile again when it has changed.
 
-    hosts: tuple[Host, ...]
-    """The hosts that were read last."""
-    path: Path | None
-    """None: the hosts never change."""
-    read: Callable[[], tuple[Host, ...]]
-    """The hosts of the file, located. Raises a TfdistError if the file is wrong."""
-    _seen: tuple[int, int, int] | None = field(init=False)
+    If the file has changed and is wrong, the function raises a TfdistError. Until it changes again, the hosts stay.
 
-    def __post_init__(self) -> None:
-        self._seen = self._signature()
+    Args:
+        hosts: those that were read last. A host that is known keeps the settings it was started with.
+        path: None: the hosts never change.
+        read: the hosts of the file, located. Raises a TfdistError if the file is wrong.
+    """
 
-    def __call__(self) -> Sequence[Host]:
-        """The hosts now.
+    def signature() -> tuple[int, int, int] | None:
+        with suppress(OSError):  # it is being replaced
+            if path is not None:
+                stat = path.stat()
+                return stat.st_mtime_ns, stat.st_size, stat.st_ino
+        return None
 
-        Raises:
-            TfdistError: the file has changed and is wrong. Until it changes again, the hosts stay.
-        """
-        signature = self._signature()
-        if signature not in (None, self._seen):
-            self._seen = signature
-            known = {host.name: host for host in self.hosts}
+    seen = signature()
+
+    def now() -> Sequence[Host]:
+        nonlocal hosts, seen
+        current = signature()
+        if current not in (None, seen):
+            seen, known = current, {host.name: host for host in hosts}
             try:
-                self.hosts = tuple(known.get(host.name, host) for host in self.read())
+                hosts = tuple(known.get(host.name, host) for host in read())
             except TfdistError as error:
                 raise TfdistError(f"{error}; the job keeps its hosts") from None
-        return self.hosts
+        return hosts
 
-    def _signature(self) -> tuple[int, int, int] | None:
-        try:
-            stat = self.path.stat() if self.path is not None else None
-        except OSError:  # it is being replaced
-            return None
-        return None if stat is None else (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return now
 
 
 MANY = 64
@@ -77,7 +75,7 @@ class HostSelection:
     read: Callable[[], tuple[Host, ...]] = field(default=tuple, compare=False, repr=False)
     """Reads the options and the hostfile again. Raises a TfdistError if the hostfile is wrong."""
 
-    def changes(self, devices: int) -> HostfileChanges:
+    def changes(self, devices: int) -> Callable[[], Sequence[Host]]:
         """The hosts while a job runs, whose workers have this number of devices: those of the hostfile now."""
 
         def read() -> tuple[Host, ...]:
@@ -86,7 +84,7 @@ class HostSelection:
                 slots_of(host, 0, self.per_host, devices)  # raises if the file contradicts --workers-per-host
             return hosts
 
-        return HostfileChanges(self.hosts, self.hostfile, read)
+        return hostfile_changes(self.hosts, self.hostfile, read)
 
     def raw_machines(self, fleet: Fleet | None) -> Machines:
         """The machines as their agents report them, without slots for workers.
@@ -141,7 +139,10 @@ def select_hosts(values: Mapping[str, Any]) -> HostSelection:
     if per_host is not None and per_host < 1:
         raise TfdistError(f"--workers-per-host {per_host}: must be at least 1")
     _check_commands(options.ssh, values.get("remote_prefix"))
-    hosts = _named_hosts(values, options)
+    hosts, interface = _named_hosts(values, options), values.get("interface", "")
+    fixed = [host.name for host in hosts if interface and host.address]
+    if fixed:
+        raise TfdistError(f"--interface {interface} and addr= of {fixed[0]} in the hostfile: use only one of them")
     stray = [name for name in values if name not in ("hosts", "hostfile")]
     if not hosts and stray:
         raise TfdistError(f"{_written(stray[0], values)} has no effect without --hosts or --hostfile")
@@ -153,9 +154,10 @@ def select_hosts(values: Mapping[str, Any]) -> HostSelection:
         return HostSelection()
 
     def read() -> tuple[Host, ...]:
-        return locate(_named_hosts(values, options), options)
+        located = locate(_named_hosts(values, options), options)
+        return tuple(replace(host, interface=interface) for host in located)
 
-    return HostSelection(locate(hosts, options), per_host, words, values.get("hostfile"), read)
+    return HostSelection(read(), per_host, words, values.get("hostfile"), read)
 
 
 def _written(name: str, values: Mapping[str, Any]) -> str:

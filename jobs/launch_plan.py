@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from tfdist.jobs.presets import resolve, resolve_strategy
 from tfdist.jobs.recovery import Recovery, plan_checkpointing, recovery_notes, with_variables
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.inherit.leader import SECRET, Key, Rendezvous
 from tfdist.launch.inherit.table import earlier_on_host, inherited
 from tfdist.launch.job import Job, Program, program_of
@@ -25,6 +25,7 @@ from tfdist.launch.supervision.restarts import SavedState
 from tfdist.launch.text import counted, did_you_mean
 from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.spec import TrainingSpec
+from tfdist.models.training.pace import TRACE_VARIABLE
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS, option_text
 
@@ -168,6 +169,27 @@ def with_checkpoints(planned: PlannedLaunch, folder: str, *, check: bool = True)
     job = with_variables(planned.job, saved, own=bool(planned.argv))
     checked = saved.folder if check and "://" not in saved.folder else ""
     return replace(planned, job=replace(job, checkpoint_dir=checked), checkpointing=saved)
+
+
+def why_not_traced(*, own: bool, hosts: Collection[Host]) -> str:
+    """Why tf.profiler cannot trace a job: the user's own program or the built-in training, on these hosts; or empty."""
+    if own:
+        return "it runs your own program, which can call tf.profiler.experimental itself"
+    return "" if all(host.local for host in hosts) else "its tasks would write it on other hosts"
+
+
+def with_trace(planned: PlannedLaunch, folder: str) -> PlannedLaunch:
+    """The plan whose tasks trace the last steps of their warm-up into this folder; empty: only check that they can.
+
+    Raises:
+        TfdistError: they cannot.
+    """
+    reason, spec = why_not_traced(own=bool(planned.argv), hosts=planned.job.hosts), planned.spec
+    if isinstance(spec, TrainingSpec) and spec.warmup_steps < 2:
+        reason = f"the last steps of the warm-up are traced, and it has {counted(spec.warmup_steps, 'step')}"
+    if reason:
+        raise TfdistError(f"--trace: {reason}; omit --trace")
+    return replace(planned, job=planned.job.with_variables({TRACE_VARIABLE: folder})) if folder else planned
 
 
 def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:

@@ -19,10 +19,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_value
 from tfdist.models.datasets.table import SYNTHETIC, WITH_NAME
 from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS, option_text, option_words
-
-_LOCAL_RUNS = "/tmp/runs"
 
 
 def storage_words(recovery: Recovery, options: KubernetesOptions, *, own: bool) -> list[str]:
@@ -38,24 +35,21 @@ def storage_words(recovery: Recovery, options: KubernetesOptions, *, own: bool) 
     """
     if own:
         refuse_for_command(recovery)
+    words, folder = recovery.words, recovery.folder
     if recovery.resume not in (None, AUTO):
-        raise TfdistError(
-            f"{recovery.words['resume']}: a job continues from what its --checkpoint-dir holds; omit --resume"
-        )
-    folder = recovery.folder
+        raise TfdistError(f"{words['resume']}: a job continues from what its --checkpoint-dir holds; omit --resume")
     if folder is None and options.folder is not None:
         folder = f"{options.folder}/checkpoints"
     elif folder is not None and "://" not in folder and not (options.pvc and folder.startswith(f"{VOLUME}/")):
         fix = f"give a folder below {VOLUME}, where the volume is mounted," if options.pvc else "add --pvc CLAIM,"
-        flag = recovery.words["checkpoint_dir"]
-        raise TfdistError(f"{flag}: not on a volume of the pods; {fix} or use a URL (gs://...)")
-    runs = ["--runs-dir", _LOCAL_RUNS if options.folder is None else f"{options.folder}/runs"]
+        raise TfdistError(f"{words['checkpoint_dir']}: not on a volume of the pods; {fix} or use a URL (gs://...)")
+    runs = ["--runs-dir", "/tmp/runs" if options.folder is None else f"{options.folder}/runs"]
     if folder is not None:
         return [*runs, "--checkpoint-dir", folder, *([] if own else ["--resume", AUTO])]
     for name in ("checkpoint_every", "keep", "resume"):
-        if name in recovery.words:
+        if name in words:
             raise TfdistError(
-                f"{recovery.words[name]}: the pods have no common folder; add --pvc CLAIM, or --checkpoint-dir with a "
+                f"{words[name]}: the pods have no common folder; add --pvc CLAIM, or --checkpoint-dir with a "
                 "URL (gs://...)"
             )
     return runs
@@ -103,7 +97,12 @@ def plan_workload(
     words += given
     words += [] if "--start-timeout" in given else ["--start-timeout", str(START_TIMEOUT_S)]
     words += storage_words(job.recovery, options, own=bool(job.command))
-    roles, save_s = _roles_of(resolved.spec) if cluster else ONE_POD, policy.save_grace_s(signal.SIGTERM)
+    roles = shape_of(resolved.spec).roles if cluster else ONE_POD
+    for name, role in roles.items():
+        if not role.count:
+            reason = "in a TF_CONFIG without ps, the chief is a worker"
+            raise TfdistError(f"--strategy {strategy} without {name}: {reason}; add --ps 1")
+    save_s = policy.save_grace_s(signal.SIGTERM)
     workload = Workload(roles, tuple(words), job.command, job.env, policy.max_restarts, policy.timeout_s, save_s)
     notes = [*resolved.notes, *(f"warning: {warning}" for warning in resolved.warnings)]
     if preset is not None and "preset" not in job.choices:
@@ -170,17 +169,6 @@ def plan_bench(words: Sequence[str], options: KubernetesOptions) -> tuple[Worklo
     kept = [] if {"--out", "--resume"} & set(words) else out
     notes = () if options.folder or not kept else ("no --pvc: the results end with the pod; its log has the tables",)
     return Workload(ONE_POD, ("bench", *kept, *words)), notes
-
-
-def _roles_of(choice: StrategyChoice) -> Mapping[str, RoleShape]:
-    roles = shape_of(choice).roles
-    for name, role in roles.items():
-        if not role.count:
-            raise TfdistError(
-                f"--strategy {choice.strategy} without {name}: in a TF_CONFIG without ps, the chief is a worker; "
-                "add --ps 1"
-            )
-    return roles
 
 
 def _resolve_on(machine: Machine, choices: Mapping[str, Any], preset: str | None) -> CompleteSpec[Any]:

@@ -160,6 +160,7 @@ HOST_OPTIONS = (
     Option("transport", HOSTS, "ssh (default), srun, exec:'kubectl exec -i {host} --', or shell:'ssh {host} apptainer exec tf.sif {command}'.", str),
     Option("ssh", HOSTS, "OpenSSH client with options, as 'ssh -p 2222 -i key'; they are better in ~/.ssh/config.", str),
     Option("remote_prefix", HOSTS, "Words before the command on other hosts: 'module load cuda &&', 'apptainer exec tf.sif'.", str),
+    Option("interface", HOSTS, "Network of the tasks and of NCCL on all hosts, as eth1.", str),
     Option("python", HOSTS, "Python on other hosts. Default: the path of this one if it exists there, else python3.", str),
     Option("chdir", HOSTS, "Working directory on the hosts. Default: the current one if it exists there, else home.", str),
 )  # fmt: skip

@@ -16,11 +16,6 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import GpuThreads
 
-_COMMAND = ("-m", "tfdist.models.training.task")
-_GRAPH_COMMAND = ("-m", "tfdist.models.graph.task")
-_COLLECTIVES_COMMAND = ("-m", "tfdist.models.collectives.task")
-_PRELOAD = "tfdist.models.training.task"
-
 
 def shape_of(choice: StrategyChoice, base_port: int | None = None, *, evaluator: bool = False) -> Shape:
     """The tasks of the strategy's job, and one that evaluates its checkpoints.
@@ -71,13 +66,11 @@ def plan_training(
             has no held-out examples.
     """
     check_combinations(spec)  # again: a job that lost hosts has another number of workers
-    # PYTHONSAFEPATH: the working directory may contain a random.py
-    variables = {**(env or {}), **_environment(spec), "PYTHONSAFEPATH": "1"}
     if evaluator:
         check_held_out(spec, describe(spec.dataset, spec.data_dir), "--set evaluator=true")
     shape = shape_of(spec, base_port, evaluator=evaluator)
-    command = _GRAPH_COMMAND if CATALOG[spec.strategy].graph else _COMMAND
-    return plan_job(shape, Program(command, variables, str(Path.cwd()), True, True, _PRELOAD), machines)
+    program = _program("graph" if CATALOG[spec.strategy].graph else "training", {**(env or {}), **_environment(spec)})
+    return plan_job(shape, replace(program, reports_steps=True), machines)
 
 
 def shape_of_command(choice: StrategyChoice, argv: Sequence[str], base_port: int | None = None) -> Shape:
@@ -108,9 +101,8 @@ def plan_command(choice: StrategyChoice, command: Program, machines: Machines, b
     shape = shape_of_command(choice, command.argv, base_port)
     evaluators = sum(host.slots or 1 for host in machines if host.role == EVALUATOR)
     if evaluators and shape.has_cluster:
-        shape = replace(
-            shape, roles={**shape.roles, EVALUATOR: RoleShape(evaluators, computes=False, leads=False, restarts=())}
-        )
+        evaluator = RoleShape(evaluators, computes=False, leads=False, restarts=())
+        shape = replace(shape, roles={**shape.roles, EVALUATOR: evaluator})
     return plan_job(shape, replace(command, env={**_environment(choice), **command.env}), machines)
 
 
@@ -120,10 +112,13 @@ def plan_collective(spec: CollectiveSpec, machines: Machines, env: Mapping[str, 
     Raises:
         TfdistError: the tasks do not fit on the hosts.
     """
-    # PYTHONSAFEPATH: the working directory may contain a random.py
-    variables = {**env, "PYTHONSAFEPATH": "1"}
-    program = Program(_COLLECTIVES_COMMAND, variables, str(Path.cwd()), python=True, preload=_PRELOAD)
-    return plan_command(spec, program, machines)
+    return plan_command(spec, _program("collectives", env), machines)
+
+
+def _program(package: str, env: Mapping[str, str]) -> Program:
+    """The tasks of a package of models/. PYTHONSAFEPATH: the working directory may contain a random.py."""
+    argv, variables = ("-m", f"tfdist.models.{package}.task"), {**env, "PYTHONSAFEPATH": "1"}
+    return Program(argv, variables, str(Path.cwd()), python=True, preload="tfdist.models.training.task")
 
 
 def _environment(choice: StrategyChoice) -> dict[str, str]:

@@ -4,7 +4,8 @@ Nothing is started or written; the data set's metadata is read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from tfdist.jobs.checks import check, check_length, check_strategy, strategy_warnings, training_warnings
@@ -15,7 +16,7 @@ from tfdist.launch.text import did_you_mean
 from tfdist.models.datasets.table import SYNTHETIC, check_data, describe
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.choice import StrategyChoice, enum_fields
+from tfdist.strategies.choice import StrategyChoice, field_types
 from tfdist.strategies.options import Communication, StrategyName, fix_of_choice, option_text
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -66,8 +67,8 @@ def resolve(
     chosen = _typed(choices)
     machine = machine.cut(chosen.get("logical_gpus", base and base.logical_gpus))
     chosen["strategy"], strategy_notes = _choose_strategy(chosen, machine, base)
+    _check_exclusive(chosen)
     batch = chosen.pop("global_batch_size", None)
-    _check_exclusive(batch, chosen)
     preset_notes: tuple[str, ...] = ()
     if preset is None and base is None:
         preset, reason = ("reference", "GPUs found") if machine.gpus else ("cpu", "no GPU found")
@@ -116,21 +117,21 @@ def resolve_strategy(
     return CompleteSpec(choice, notes + communication_notes, strategy_warnings(choice, machine))
 
 
-_ENUMS = enum_fields(TrainingSpec)
-_FLOATS = frozenset(field.name for field in fields(TrainingSpec) if field.type is float)
+_TYPES = field_types(TrainingSpec)
 
 
 def _typed(choices: Mapping[str, Any]) -> dict[str, Any]:
     """The choices that are not None, each in the type of its field."""
     typed = {name: value for name, value in choices.items() if value is not None}
     for name, value in typed.items():
-        if name in _FLOATS:
+        kind = _TYPES.get(name, object)
+        if kind is float:
             typed[name] = float(value)
-        elif name in _ENUMS:
+        elif issubclass(kind, Enum):
             try:
-                typed[name] = _ENUMS[name](str(value))
+                typed[name] = kind(str(value))
             except ValueError:
-                hint = fix_of_choice(name, str(value), map(str, _ENUMS[name]))
+                hint = fix_of_choice(name, str(value), map(str, kind))
                 raise TfdistError(f"{option_text(name, value)}: {hint}") from None
     return typed
 
@@ -141,19 +142,17 @@ def _choose_strategy(
     name = chosen.get("strategy", StrategyName.AUTO if base is None else base.strategy)
     if name is not StrategyName.AUTO:
         return name, ()
-    devices = chosen.get("devices", len(machine.gpus))
-    if chosen.get("ps"):
-        name, reason = StrategyName.PARAMETER_SERVER, f"--ps {chosen['ps']}"
-    elif machine.hosts > 1:
-        name, reason = StrategyName.MULTI_WORKER, f"{machine.hosts} hosts"
-    elif chosen.get("workers", 1) != 1:
-        name, reason = StrategyName.MULTI_WORKER, f"--workers {chosen['workers']}"
-    elif devices > 1 and machine.gpus_per_process < len(machine.gpus):
-        name, reason = StrategyName.MULTI_WORKER, f"{devices} MIG instances, of which a process can use one"
-    elif devices > 1:
-        name, reason = StrategyName.MIRRORED, f"{devices} devices on one host"
-    else:
-        name, reason = StrategyName.ONE_DEVICE, "one host, one device"
+    devices, workers, ps = chosen.get("devices", len(machine.gpus)), chosen.get("workers", 1), chosen.get("ps")
+    instances = devices > 1 and machine.gpus_per_process < len(machine.gpus)
+    rules = (
+        (ps, StrategyName.PARAMETER_SERVER, f"--ps {ps}"),
+        (machine.hosts > 1, StrategyName.MULTI_WORKER, f"{machine.hosts} hosts"),
+        (workers != 1, StrategyName.MULTI_WORKER, f"--workers {workers}"),
+        (instances, StrategyName.MULTI_WORKER, f"{devices} MIG instances, of which a process can use one"),
+        (devices > 1, StrategyName.MIRRORED, f"{devices} devices on one host"),
+        (True, StrategyName.ONE_DEVICE, "one host, one device"),
+    )
+    name, reason = next((name, reason) for applies, name, reason in rules if applies)
     return name, (f"strategy {name}: {reason}",)
 
 
@@ -187,22 +186,20 @@ def _with_communication(choice: Choice, machine: Machine) -> tuple[Choice, tuple
     return replace(choice, communication=decided), (f"communication {decided}: {reason}",)
 
 
-def _check_exclusive(global_batch: int | None, chosen: Mapping[str, Any]) -> None:
-    if global_batch is not None and not CATALOG[chosen["strategy"]].replicas_known:
+def _check_exclusive(chosen: Mapping[str, Any]) -> None:
+    if "global_batch_size" in chosen and not CATALOG[chosen["strategy"]].replicas_known:
         raise TfdistError(
-            f"--global-batch-size {global_batch}: {chosen['strategy']} knows its number of replicas only at run time; "
-            f"use --batch-size, which is per replica"
+            f"--global-batch-size {chosen['global_batch_size']}: {chosen['strategy']} knows its number of replicas "
+            "only at run time; use --batch-size, which is per replica"
         )
-    if global_batch is not None and "batch_size" in chosen:
-        raise TfdistError(
-            f"--global-batch-size {global_batch} and --batch-size {chosen['batch_size']}: use only one of them"
-        )
-    if "steps" in chosen and "epochs" in chosen:
-        raise TfdistError(f"--steps {chosen['steps']} and --epochs {chosen['epochs']}: use only one of them")
+    for pair in (("global_batch_size", "batch_size"), ("steps", "epochs")):
+        if chosen.keys() >= set(pair):
+            both = " and ".join(option_text(name, chosen[name]) for name in pair)
+            raise TfdistError(f"{both}: use only one of them")
 
 
 def _values_of(base: StrategyChoice, machine: Machine) -> dict[str, Any]:
-    values = {field.name: getattr(base, field.name) for field in fields(base)}
+    values = {**vars(base)}
     if base.gpus != bool(machine.gpus):
         values["communication"] = Communication.AUTO  # the other one was decided for GPUs, or without
     return values

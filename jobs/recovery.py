@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfdist.jobs.checkpoint_source import CheckpointSource, absolute
@@ -22,15 +22,14 @@ AUTO = "auto"
 """The value of --resume that continues what --checkpoint-dir holds, if it holds a checkpoint."""
 MAX_S = 1e6
 """The longest of the timeouts: 11 days."""
-_STEPS = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True)
 class Recovery:
     """The options that were given."""
 
-    every_steps: int | None = None
-    every_s: float | None = None
+    every: tuple[int | None, float | None] = (None, None)
+    """Steps, or seconds, between two checkpoints."""
     folder: str | None = None
     """An absolute path or a URL."""
     keep: int | None = None
@@ -62,10 +61,8 @@ def read_recovery(values: Mapping[str, Any]) -> Recovery:
     policy: dict[str, Any] = {name: given[name] for name in names if name in given}
     if "stall_timeout" in given:
         policy["stall_timeout_s"] = given["stall_timeout"] or None
-    steps, seconds = _interval(given.get("checkpoint_every"))
     return Recovery(
-        every_steps=steps,
-        every_s=seconds,
+        every=_interval(given.get("checkpoint_every")),
         folder=absolute(given["checkpoint_dir"], "--checkpoint-dir") if "checkpoint_dir" in given else None,
         keep=given.get("keep"),
         resume=given.get("resume"),
@@ -79,7 +76,7 @@ def _interval(text: str | None) -> tuple[int | None, float | None]:
     """Steps or seconds."""
     if text is None:
         return None, None
-    if not _STEPS.fullmatch(text.strip()):
+    if not re.fullmatch(r"-?[0-9]+", text.strip()):
         try:
             return None, parse_seconds(text if text.strip()[-1:].isalpha() else "", "--checkpoint-every")
         except TfdistError as error:
@@ -112,9 +109,6 @@ def timeout_words(policy: Policy) -> list[str]:
     return [word for name, value in given for word in option_words(name, value)]
 
 
-_FOR_TRAINING = ("checkpoint_every", "keep", "evaluator")
-
-
 def plan_checkpointing(
     job: Job, spec: StrategyChoice, recovery: Recovery, source: CheckpointSource | None, *, own: bool, inherited: str
 ) -> Checkpointing | None:
@@ -132,30 +126,29 @@ def plan_checkpointing(
     Raises:
         TfdistError: an option cannot work with this job, or would have no effect.
     """
+    words = recovery.words
     if own:
         refuse_for_command(recovery)
     for name in ("max_restarts", "evaluator") if inherited else ():
-        if recovery.words.get(name) not in (None, "--max-restarts 0"):
-            raise TfdistError(f"{recovery.words[name]}: has no effect with {inherited}, which runs one task; omit it")
-    if inherited and "checkpoint_every" in recovery.words and recovery.folder is None:
+        if words.get(name) not in (None, "--max-restarts 0"):
+            raise TfdistError(f"{words[name]}: has no effect with {inherited}, which runs one task; omit it")
+    if inherited and "checkpoint_every" in words and recovery.folder is None:
         raise TfdistError(
-            f"{recovery.words['checkpoint_every']}: with {inherited}, each task has a run folder of its own; give them "
+            f"{words['checkpoint_every']}: with {inherited}, each task has a run folder of its own; give them "
             "a common folder with --checkpoint-dir"
         )
     _check_restarts(job, spec, recovery)
     if isinstance(spec, TrainingSpec) and source is not None:
         _check_same(spec, source, auto=recovery.resume == AUTO)
     # a program of the user's has a folder in the run's folder only if its tasks are on one host
-    wanted = _restarts(recovery) or "checkpoint_every" in recovery.words or recovery.evaluator
+    wanted = _restarts(recovery) or "checkpoint_every" in words or recovery.evaluator
     named = source is not None or recovery.folder is not None
     if named or (wanted and not (own and len(job.hosts) > 1)):
         if not own:
             check_can_be_saved(spec)
         return _checkpointing(recovery, source)
-    if "keep" in recovery.words:
-        raise TfdistError(
-            f"{recovery.words['keep']}: has no effect without --checkpoint-every; add it, or omit --set keep"
-        )
+    if "keep" in words:
+        raise TfdistError(f"{words['keep']}: has no effect without --checkpoint-every; add it, or omit --set keep")
     return None
 
 
@@ -174,9 +167,7 @@ def recovery_notes(
 
 def with_variables(job: Job, checkpointing: Checkpointing, *, own: bool) -> Job:
     """The job whose tasks know where they are saved; the user's own program only gets the folder."""
-    env = {Checkpointing.FOLDER_VARIABLE: checkpointing.folder} if own else checkpointing.to_env()
-    plans = tuple(replace(plan, program=replace(plan.program, env={**plan.program.env, **env})) for plan in job.plans)
-    return replace(job, plans=plans)
+    return job.with_variables({checkpointing.FOLDER_VARIABLE: checkpointing.folder} if own else checkpointing.to_env())
 
 
 def refuse_for_command(recovery: Recovery) -> None:
@@ -185,7 +176,7 @@ def refuse_for_command(recovery: Recovery) -> None:
     Raises:
         TfdistError: the first of them.
     """
-    for name in _FOR_TRAINING:
+    for name in ("checkpoint_every", "keep", "evaluator"):
         if name in recovery.words:
             raise TfdistError(
                 f"{recovery.words[name]} is for the built-in training, but a COMMAND was given: omit it; "
@@ -199,8 +190,7 @@ def _restarts(recovery: Recovery) -> bool:
 
 def _checkpointing(recovery: Recovery, source: CheckpointSource | None) -> Checkpointing:
     before = source.checkpointing if source is not None else Checkpointing(recovery.folder or "")
-    every = (recovery.every_steps, recovery.every_s)
-    steps, seconds = (before.every_steps, before.every_s) if every == (None, None) else every
+    steps, seconds = (before.every_steps, before.every_s) if recovery.every == (None, None) else recovery.every
     keep = recovery.keep or before.keep or KEEP
     folder = source.folder if source is not None else before.folder
     may_be_empty = source is not None and source.may_be_empty
@@ -208,28 +198,24 @@ def _checkpointing(recovery: Recovery, source: CheckpointSource | None) -> Check
 
 
 def _check_restarts(job: Job, spec: StrategyChoice, recovery: Recovery) -> None:
-    words, strategy = recovery.words, spec.strategy
+    under = f"has no effect under --strategy {spec.strategy}"
     if _restarts(recovery) and all(role.restarts is None for role in job.roles.values()):
-        raise TfdistError(
-            f"{words['max_restarts']}: has no effect under --strategy {strategy}, which restarts no task; omit it"
-        )
+        raise TfdistError(f"{recovery.words['max_restarts']}: {under}, which restarts no task; omit it")
     least = recovery.policy.get("min_workers")
     if least is None:
         return
-    elastic = [name for name, row in CATALOG.items() if row.has_cluster]
-    if strategy not in elastic:
-        raise TfdistError(
-            f"{words['min_workers']} has no effect under --strategy {strategy}: omit it, or use {' or '.join(elastic)}"
-        )
+    option, elastic = recovery.words["min_workers"], [name for name, row in CATALOG.items() if row.has_cluster]
+    if spec.strategy not in elastic:
+        raise TfdistError(f"{option} {under}: omit it, or use {' or '.join(elastic)}")
     if least > spec.workers:
-        raise TfdistError(f"{words['min_workers']}: more than the {spec.workers} workers; use at most that many")
+        raise TfdistError(f"{option}: more than the {spec.workers} workers; use at most that many")
     if least <= spec.backup_workers:
         raise TfdistError(
-            f"{words['min_workers']}: a step needs the gradients of at least one worker besides the "
+            f"{option}: a step needs the gradients of at least one worker besides the "
             f"--set backup_workers={spec.backup_workers}; use {spec.backup_workers + 1} or more"
         )
     if all(host.local for host in job.hosts):
-        raise TfdistError(f"{words['min_workers']}: has no effect without other hosts, which can be lost; omit it")
+        raise TfdistError(f"{option}: has no effect without other hosts, which can be lost; omit it")
 
 
 def _check_same(spec: TrainingSpec, source: CheckpointSource, *, auto: bool) -> None:

@@ -123,21 +123,20 @@ def find_resumed(
     Raises:
         TfdistError: there is nothing to continue, or it is in use.
     """
-    option = recovery.words.get("resume", "")
-    if recovery.resume == AUTO:
-        if recovery.folder is None:
-            raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
-        source = CheckpointSource(option, recovery.folder, may_be_empty=True)
-        return source if shared else _find_auto(source, runs_dir, command, remote)
-    if recovery.resume is None and shared:
-        return None  # the tasks refuse a folder that holds checkpoints, unless they are restarted
+    option, auto = recovery.words.get("resume", ""), recovery.resume == AUTO
+    if auto and recovery.folder is None:
+        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
     if recovery.resume is None:
-        _refuse_if_used(recovery.folder, runs_dir)
-        if recovery.folder is not None and not command and not remote:
-            with suppress(OSError):  # the preflight says why it cannot be used
-                check_empty(list_checkpoints(recovery.folder), recovery.folder)
+        if not shared:  # else the tasks refuse a folder that holds checkpoints, unless they are restarted
+            _refuse_if_used(recovery.folder, runs_dir)
+            if recovery.folder is not None and not command and not remote:
+                with suppress(OSError):  # the preflight says why it cannot be used
+                    check_empty(list_checkpoints(recovery.folder), recovery.folder)
         return None
-    source = find_source(recovery.resume, runs_dir, option)
+    if auto:
+        source = CheckpointSource(option, recovery.folder or "", may_be_empty=True)
+    else:
+        source = find_source(recovery.resume, runs_dir, option)
     if recovery.folder not in (None, source.folder):
         raise TfdistError(
             f"{recovery.words['checkpoint_dir']}: a resumed training saves in the folder that it continues from, "
@@ -152,13 +151,16 @@ def find_resumed(
         raise TfdistError(f"{source.option}: that run was of the built-in training; omit the COMMAND")
     if not shared:
         _refuse_if_used(source.folder, runs_dir)
-    if _is_elsewhere(source.folder, remote):
+    if _is_elsewhere(source.folder, remote) or (auto and (shared or command)):
         return source
     if not command:
         listing = listing_of(source)
-        if listing.newest is None:
-            raise TfdistError(f"{no_checkpoint(source, listing)}; start the training again without --resume")
-        return CheckpointSource(source.option, source.folder, source.run, listing.newest)
+        if listing.newest is not None:
+            return CheckpointSource(source.option, source.folder, source.run, listing.newest)
+        if auto and not listing.problems:
+            return None
+        error = no_checkpoint(source, listing)
+        raise error if auto else TfdistError(f"{error}; start the training again without --resume")
     folder = Path(source.folder)  # in which the program cannot have saved anything if it is empty
     if not folder.is_dir() or not any(folder.iterdir()):
         raise TfdistError(f"{source.option}: {folder} holds no files; start the program again without --resume")
@@ -181,18 +183,6 @@ def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing
         if "://" in saved.folder or (any(folder.iterdir()) if own else list_checkpoints(saved.folder).newest):
             return redact_command(["tfdist", *arguments[:1], "--resume", str(run_dir), *arguments[1:]])
     return ""
-
-
-def _find_auto(
-    source: CheckpointSource, runs_dir: Path, command: tuple[str, ...], remote: bool
-) -> CheckpointSource | None:
-    _refuse_if_used(source.folder, runs_dir)
-    if command or _is_elsewhere(source.folder, remote):
-        return source
-    listing = listing_of(source)
-    if listing.problems and listing.newest is None:
-        raise no_checkpoint(source, listing)
-    return None if listing.newest is None else CheckpointSource(source.option, source.folder, newest=listing.newest)
 
 
 def _is_elsewhere(folder: str, remote: bool) -> bool:

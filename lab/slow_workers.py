@@ -54,7 +54,7 @@ def load_on_its_core(pid: int) -> Iterator[None]:
 
 
 @contextmanager
-def throttled(pid: int) -> Iterator[None]:
+def throttled(pid: int, quota: float = QUOTA) -> Iterator[None]:
     """A cgroup of its own, with a limit of CPU time. Needs root, and the cpu controller of cgroup v1 or v2."""
     root = next(folder for folder in CPU_GROUPS if folder.is_dir())
     old = root.name == "cpu"
@@ -62,9 +62,9 @@ def throttled(pid: int) -> Iterator[None]:
     group.mkdir()
     try:
         if old:
-            (group / "cpu.cfs_quota_us").write_text(str(int(QUOTA * 100_000)), encoding="ascii")
+            (group / "cpu.cfs_quota_us").write_text(str(int(quota * 100_000)), encoding="ascii")
         else:
-            (group / "cpu.max").write_text(f"{int(QUOTA * 100_000)} 100000", encoding="ascii")
+            (group / "cpu.max").write_text(f"{int(quota * 100_000)} 100000", encoding="ascii")
         (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
         yield
     finally:

@@ -147,7 +147,9 @@ def report_failure(error: BaseException, kind: str | None = None) -> None:
             causes.append(f"{type(before).__qualname__}: {_bounded(str(before))}")
             cause = before
         kind = type(error).__qualname__ if kind is None else kind
-        place, message = _place(error.__traceback__), _bounded(str(error))
+        places, message = list(walk_tb(error.__traceback__)), _bounded(str(error))
+        # the innermost line of the user's program; else the innermost one
+        place = program_line(places[::-1]) or (_text(*places[-1]) if places else "")
         emit("failed", type=kind, message=message, where=place, causes=_bounded("\n".join(causes)))
 
 
@@ -155,12 +157,6 @@ def _bounded(text: str) -> str:
     text = text.encode(errors="replace").decode()  # the agent refuses half of a UTF-16 character
     first = MOST_MESSAGE // 4
     return text if len(text) <= MOST_MESSAGE else f"{text[:first]} ... {text[first - MOST_MESSAGE :]}"
-
-
-def _place(trace: TracebackType | None) -> str:
-    # The innermost line of the user's program; else the innermost one.
-    places = list(walk_tb(trace))
-    return program_line(places[::-1]) or (_text(*places[-1]) if places else "")
 
 
 def program_line(places: Iterable[tuple[FrameType, int]]) -> str:

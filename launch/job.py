@@ -179,6 +179,11 @@ class Job:
                 addresses[plan.task.role] = (*addresses.get(plan.task.role, ()), address)
         return replace(self, cluster=Cluster(addresses)) if addresses else self
 
+    def with_variables(self, env: Mapping[str, str]) -> "Job":
+        """The job whose tasks also get these variables."""
+        plans = (replace(plan, program=replace(plan.program, env={**plan.program.env, **env})) for plan in self.plans)
+        return replace(self, plans=tuple(plans))
+
     def sharing(self, environ: Mapping[str, str]) -> "Job":
         """The job whose tasks on all hosts get the variables that those on this machine inherit from `environ`."""
         return self if all(host.local for host in self.hosts) else replace(self, shared=shared_variables(environ))
@@ -238,7 +243,9 @@ def _plan_host(
         cores = _pinned_cores(index, len(computing), shape, machine.cores)
         if follows and cores:  # the cores to which nothing is pinned, if there are any
             cores = tuple(core for core in machine.cores if core not in cores) or cores
-        env = {**_device_environment(gpus.get(task), cores), **program.env}
+        # the name alone would match eth10, too
+        network = {"NCCL_SOCKET_IFNAME": f"={host.interface}"} if host.interface else {}
+        env = {**_device_environment(gpus.get(task), cores), **network, **program.env}
         if near and index is not None:
             cores = near[index]
         argv = (machine.python, *program.argv) if program.python else program.argv

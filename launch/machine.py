@@ -162,10 +162,10 @@ def machines_of(hellos: Mapping[Host, Mapping[str, Any]]) -> Machines:
     """The machine of each host, from its agent's hello.
 
     Raises:
-        TfdistError: a host lacks a GPU that its gpus= names, or has GPUs that cannot be used.
+        TfdistError: a host lacks a GPU that its gpus= names, or has GPUs that cannot be used, or lacks its interface.
     """
     raise_problems(filter(None, (unusable_gpus(host, hello) for host, hello in hellos.items())))
-    return {host: _machine(host, hello) for host, hello in hellos.items()}
+    return {host.at_interface(hello): _machine(host, hello) for host, hello in hellos.items()}
 
 
 def unusable_gpus(host: Host, hello: Mapping[str, Any]) -> Problem | None:

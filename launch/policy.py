@@ -101,6 +101,8 @@ class Policy:
     after SIGTERM by default."""
     stall_timeout_s: float | None = 300.0
     """Without a step from any task, until the job is stopped; None: no limit."""
+    inspect_s: float | None = None
+    """Time between two looks at all processes, for figures about them; None: as often as the supervision needs it."""
     stop_on_nan: bool = False
     """Stop the job when a task reports a loss that is not finite."""
     log_limit: int = LOG_LIMIT

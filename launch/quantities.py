@@ -79,7 +79,6 @@ def size_text(size: int) -> str:
     return str(size)
 
 
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
@@ -89,7 +88,7 @@ def parse_bandwidth(text: str, flag: str) -> float:
     Raises:
         TfdistError: anything else; a number without a unit, too.
     """
-    match = re.fullmatch(rf"{_NUMBER}\s*([kmgt]?)(bit|b)(/s|ps|)", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(bit|b)(/s|ps|)", text.strip(), re.IGNORECASE)
     value = float(match[1]) * _PREFIXES[match[2].casefold()] / (1 if match[3] == "B" else 8) if match else 0.0
     if value <= 0:
         raise TfdistError(f"{flag} {text}: give a bandwidth, as 10Gbit, 100Mbit/s or 1.2GB/s")

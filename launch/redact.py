@@ -77,15 +77,13 @@ def redact_arguments(argv: Sequence[str]) -> list[str]:
         is_flag = re.fullmatch(r"--[A-Za-z][\w-]*(=.*)?|-[A-Za-z]", word, re.DOTALL)
         user, colon, _ = word.partition(":")
         assignment = _ASSIGNMENT.match(word)
+        name = assignment[1] if assignment else ""
         if _FLAG.fullmatch(before) and _is_secret(before) and not is_flag:
             words.append(REDACTED)
         elif curl and colon and _CURL_USER.fullmatch(before):
             words.append(f"{user}:{REDACTED}")
         else:
-            if assignment and _is_secret(assignment[1].removeprefix("--env=")):
-                word = f"{assignment[1]}={REDACTED}"
-            else:
-                word = redact_text(word)
+            word = f"{name}={REDACTED}" if _is_secret(name.removeprefix("--env=")) else redact_text(word)
             words.append(_CURL_PASSWORD.sub(rf"\1{REDACTED}", word) if curl else word)
     return words
 

@@ -111,8 +111,6 @@ def from_json(value: Any, kind: type[T]) -> T:
 def _reader(kind: Any) -> _Read:
     """The function that reads this kind; made once, because a report reads a million values."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return _read_any
     if origin is Annotated:
         read, rule = _reader(arguments[0]), arguments[1]
 
@@ -159,6 +157,7 @@ def _read_str(value: Any) -> str:
 
 
 _SCALARS: Mapping[Any, _Read] = {
+    Any: _read_any,
     int: lambda value: (
         value if type(value) is int and -MAX_INTEGER <= value < MAX_INTEGER else _refuse(value, "an integer of 64 bits")
     ),

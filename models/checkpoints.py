@@ -6,7 +6,8 @@ or with other file sizes than it says, the checkpoint does not count.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -126,11 +127,8 @@ class Files:
     """Reads folders of this machine; a subclass reads others. Every method raises OSError."""
 
     def names(self, folder: str) -> Sequence[str]:
-        """Names of all files and folders in it; none if it does not exist."""
-        try:
-            return [path.name for path in Path(folder).iterdir()]
-        except FileNotFoundError:
-            return []
+        """Names of all files and folders in it. FileNotFoundError: it does not exist."""
+        return [path.name for path in Path(folder).iterdir()]
 
     def text(self, path: str) -> str:
         """The content of a text file."""
@@ -155,6 +153,20 @@ class CheckpointList:
         """The newest complete checkpoint."""
         return self.complete[0] if self.complete else None
 
+    def newest_intact(self, damage: Callable[[str], str]) -> tuple[Manifest | None, list[str]]:
+        """The newest checkpoint that can be read, and the problems of those that are newer.
+
+        Args:
+            damage: from a checkpoint's name to why it cannot be read; empty if it can.
+        """
+        problems = dict(self.problems)
+        for manifest in self.complete:
+            problem = damage(manifest.name)
+            if not problem:
+                return manifest, [text for step, text in sorted(problems.items(), reverse=True) if step > manifest.step]
+            problems[manifest.step] = f"{manifest.name} is damaged ({problem})"
+        return None, [problems[step] for step in sorted(problems, reverse=True)]
+
 
 def list_checkpoints(folder: str, files: Files | None = None) -> CheckpointList:
     """The checkpoints in a folder, a local one unless `files` reads others. Without the folder there are none.
@@ -163,8 +175,11 @@ def list_checkpoints(folder: str, files: Files | None = None) -> CheckpointList:
         OSError: the folder cannot be read.
     """
     files = files or Files()
+    names: Sequence[str] = ()
+    with suppress(FileNotFoundError):
+        names = files.names(folder)
     complete, problems = [], {}
-    for name in sorted(files.names(folder), reverse=True):
+    for name in sorted(names, reverse=True):
         step = step_of(name)
         if step is None or name != f"{name_of(step)}.json":
             continue

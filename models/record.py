@@ -303,7 +303,6 @@ class _Hardware(TypedDict, total=False):
     memory_bytes: Amount
     gpus: tuple[Any, ...]
     packages: Mapping[str, str]
-    busy_before: Difference
 
 
 @dataclass(frozen=True)

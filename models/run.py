@@ -29,6 +29,7 @@ _PRIVATE = frozenset(
     [
         "executable", "clock", "gpu_ids", "gpu_uuids", "gpu_processes", "gpus_hidden", "gpu_devices", "gpu_cores",
         "cuda_missing", "memory_free_bytes", "disk_free_bytes", "cores_in_use", "busy",
+        "interfaces", "gpu_faults",
     ]
 )  # fmt: skip
 """Facts about a host that are kept out of records, which may be published."""
@@ -106,9 +107,8 @@ def record_of(
 ) -> Record:
     """The record of a finished job. A successful job fails if one of its `measuring` tasks sent no valid record."""
     ranks, problem = ranks_of(outcome.records)
-    missing = sorted(
-        set(measuring) - {rank.task for rank in ranks if rank.windows or rank.resumed_at or not with_windows}
-    )
+    complete = {rank.task for rank in ranks if rank.windows or rank.resumed_at or not with_windows}
+    missing = sorted(set(measuring) - complete)
     if missing:
         without = f"but sent no record{' with a timed window' if with_windows else ''}"
         without = without if isinstance(spec, TrainingSpec) else NO_STEP

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfdist.models.record import RankRecord, Record, Window
 from tfdist.strategies.catalog import Exchange, exchange_of
@@ -75,32 +75,19 @@ def _same_windows(ranks: Sequence[RankRecord]) -> _Rows:
 def _single_windows(ranks: Sequence[RankRecord]) -> _Rows:
     """Each window that begins before the first rank is through, in the order of their ends."""
     end_s = _first_end_s(ranks)
-    begun = [timed for rank in ranks for timed in _timed(rank) if timed.begin_s < end_s]
-    return [(timed.window,) for timed in sorted(begun, key=lambda timed: timed.end_s)]
+    begun = [(end, window) for rank in ranks for begin, end, window in _timed(rank) if begin < end_s]
+    return [(window,) for _, window in sorted(begun, key=lambda timed: timed[0])]
 
 
-class _WindowTimes(NamedTuple):
-    """A window, in seconds since the common start."""
-
-    begin_s: float
-    end_s: float
-    window: Window
-
-    def examples_by(self, moment_s: float) -> float:
-        """Examples until that moment; of a window that is open then, in proportion to its time."""
-        if self.end_s <= moment_s:
-            return self.window.examples
-        return self.window.examples * max(0.0, moment_s - self.begin_s) / (self.end_s - self.begin_s)
-
-
-def _timed(rank: RankRecord) -> list[_WindowTimes]:
+def _timed(rank: RankRecord) -> list[tuple[float, float, Window]]:
+    """Beginning and end of each window, in seconds since the common start."""
     edges = pairwise(accumulate((window.elapsed_s for window in rank.windows), initial=0.0))
-    return [_WindowTimes(*edge, window) for edge, window in zip(edges, rank.windows, strict=True)]
+    return [(*edge, window) for edge, window in zip(edges, rank.windows, strict=True)]
 
 
 def _first_end_s(ranks: Sequence[RankRecord]) -> float:
     """When the first rank is through."""
-    return min((max((timed.end_s for timed in _timed(rank)), default=0.0) for rank in ranks), default=0.0)
+    return min((max((end for _, end, _ in _timed(rank)), default=0.0) for rank in ranks), default=0.0)
 
 
 def _lockstep_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
@@ -117,6 +104,14 @@ def _seconds(row: Sequence[Window]) -> float:
 
 
 def _parallel_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
-    """All ranks start together and are counted until the first is through: then the others have the machine alone."""
+    """All ranks start together and are counted until the first is through: then the others have the machine alone.
+
+    Of a window that is open then, the examples count in proportion to its time.
+    """
     end_s = _first_end_s(ranks)
-    return math.fsum(timed.examples_by(end_s) for rank in ranks for timed in _timed(rank)), end_s
+    examples = (
+        window.examples if end <= end_s else window.examples * max(0.0, end_s - begin) / (end - begin)
+        for rank in ranks
+        for begin, end, window in _timed(rank)
+    )
+    return math.fsum(examples), end_s

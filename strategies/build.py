@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
-from tfdist.launch.events import Phase, dump_on_request
 from tfdist.strategies import devices
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
@@ -24,24 +23,22 @@ def build(choice: StrategyChoice) -> "tf.distribute.Strategy":
         TfdistError: a device that it needs is missing.
     """
     row = CATALOG[choice.strategy]
-    events.emit("phase", phase=Phase.CONNECTING if row.has_cluster else Phase.BUILDING)
+    events.emit("phase", phase=events.Phase.CONNECTING if row.has_cluster else events.Phase.BUILDING)
     devices.configure(choice)
-    module = import_module(f"tfdist.strategies.{row.module}")
-    strategy: tf.distribute.Strategy = module.build(choice)
-    return strategy
+    return import_module(f"tfdist.strategies.{row.module}").build(choice)
 
 
 def build_current() -> "tf.distribute.Strategy":
     """The strategy of this program, as `tfdist.strategies.current` returns it."""
     events.report_failures()
-    dump_on_request()
+    events.dump_on_request()
     choice, tf_config = StrategyChoice.from_env(os.environ), os.environ.get("TF_CONFIG")
     if choice is None:
         import tensorflow as tf
 
         return tf.distribute.MultiWorkerMirroredStrategy() if tf_config else tf.distribute.get_strategy()
     if "tensorflow" not in sys.modules:
-        events.emit("phase", phase=Phase.IMPORTING)
+        events.emit("phase", phase=events.Phase.IMPORTING)
         import_module("tensorflow")
     if tf_config is not None:
         cluster, task = parse_tf_config(tf_config)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.str_enum import StrEnum
-from tfdist.strategies.options import Api, CrossDevice, GradientDtype, Keras, Precision, StrategyName
+from tfdist.strategies.options import Api, GradientDtype, Keras, StrategyName
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Refusal:
     instead: str
 
 
-def refuse(refusal: Refusal | None, options: str, error: type[TfdistError] = TfdistError) -> None:
-    """Raise `error` for these command-line options unless the combination works."""
+def refuse(refusal: Refusal | None, options: str) -> None:
+    """Raise a TfdistError for these command-line options unless the combination works."""
     if refusal is not None:
-        raise error(f"{options}: {refusal.reason}; {refusal.instead}")
+        raise TfdistError(f"{options}: {refusal.reason}; {refusal.instead}")
 
 
 def keras_refusal(strategy: StrategyName, keras: Keras, api: Api) -> Refusal | None:
@@ -38,63 +38,6 @@ def keras_refusal(strategy: StrategyName, keras: Keras, api: Api) -> Refusal | N
     return Refusal(problems[api], f"use {' or '.join(works) or '--keras 2 --api loop'}")
 
 
-def precision_refusal(strategy: StrategyName, keras: Keras, precision: Precision, replicas: int) -> Refusal | None:
-    """Why this Keras does not train `replicas` replicas safely in this precision; None if it does.
-
-    Source: tf_keras' `strategy_supports_loss_scaling` lists the strategies with loss scaling; with Keras 3, 12 of 120
-    trainings of several replicas ended in NaN, with tf_keras none.
-    """
-    if precision is not Precision.MIXED_FLOAT16:
-        return None
-    if keras is Keras.TWO and not CATALOG[strategy].scales_loss:
-        return Refusal(
-            f"tf_keras does not scale the loss for float16 under {strategy}", "use --precision mixed_bfloat16"
-        )
-    if keras is Keras.THREE and replicas > 1:
-        return Refusal(
-            "Keras 3 checks only the first replica for float16 overflows, so the loss can become NaN",
-            "use --precision mixed_bfloat16, or --keras 2",
-        )
-    return None
-
-
-def devices_refusal(strategy: StrategyName, workers: int, devices: int, gpus: bool) -> Refusal | None:
-    """Why a process of `strategy` does not run a replica on each of its devices; None if it does.
-
-    Source: without a GPU MultiWorkerMirroredStrategy uses `CPU:0` only; ParameterServerStrategy counts GPUs.
-    """
-    row = CATALOG[strategy]
-    if devices == 1 or gpus or row.many_cpu_devices:
-        return None
-    reason = f"without GPUs {row.tf_name} uses one device of each worker, not {devices}"
-    return Refusal(reason, f"omit --devices and use --workers {workers * devices}")
-
-
-def cross_device_refusal(cross_device: CrossDevice, devices: int) -> Refusal | None:
-    """Why this all-reduce does not sum the gradients of `devices` devices; None if it does.
-
-    Source: aggregate_gradients_using_hierarchical_copy in TensorFlow's cross_device_utils.py sums two groups of
-    `devices // 2` devices. Devices with the gradients 1, 10, 100 got 11.
-    """
-    if cross_device is not CrossDevice.HIERARCHICAL_COPY or devices % 2 == 0 or devices == 1:
-        return None
-    return Refusal(
-        f"TensorFlow's HierarchicalCopyAllReduce drops the gradients of one of {devices} devices "
-        "(of any odd number above 1)",
-        f"use --devices {devices - 1} or {devices + 1}, or --cross-device auto or reduction-to-one",
-    )
-
-
-def all_reduce_refusal(keras: Keras) -> Refusal | None:
-    """Why tfdist cannot replace the all-reduce of this Keras' optimizers; None if it can.
-
-    Source: tf_keras' optimizers take a `gradient_aggregator`, Keras 3's call a private method.
-    """
-    if keras is Keras.TWO:
-        return None
-    return Refusal("Keras 3's optimizers do not let a program replace their all-reduce", "use --keras 2")
-
-
 def gradient_dtype_refusal(dtype: GradientDtype, nccl: bool) -> Refusal | None:
     """Why gradients are not exchanged in this type, over NCCL or not; None if they are.
 
@@ -106,18 +49,6 @@ def gradient_dtype_refusal(dtype: GradientDtype, nccl: bool) -> Refusal | None:
     return Refusal(
         "TensorFlow's all-reduce over NCCL has no bfloat16",
         "use --gradient-dtype float16, or --communication ring, or --cross-device reduction-to-one",
-    )
-
-
-def steps_per_call_refusal(keras: Keras, api: Api, steps_per_call: int, replicas: int) -> Refusal | None:
-    """Why this Keras does not train several steps in a call; None if it does.
-
-    Source: with keras 3.15.1, `steps_per_execution` fails under MirroredStrategy.
-    """
-    if keras is Keras.TWO or api is Api.LOOP or steps_per_call == 1 or replicas == 1:
-        return None
-    return Refusal(
-        "Keras 3's fit fails with several steps in a call of several replicas", "use --api loop or --keras 2"
     )
 
 
@@ -157,11 +88,11 @@ class Strategy:
     """One row of the table."""
 
     name: StrategyName
-    module: str
-    """The file of this folder that builds it; empty: its tasks build graphs (models/graph)."""
     tf_name: str
     summary: str
-    needs: str
+    needs: str = "one device"
+    module: str = ""
+    """The file of this folder that builds it; empty: its tasks build graphs (models/graph)."""
     class_name: str = ""
     """The beginning of the name of TensorFlow's class; empty: a program trains on one device whatever it builds, or
     uses no class."""
@@ -208,6 +139,8 @@ class Strategy:
 
 
 _ALL = ("chief", "worker", "ps")
+_CHIEF = Role("chief", "one", computes=False, restarts=_ALL)
+_PS = Role("ps", "ps", computes=False, serves=True, restarts=_ALL)
 # Strategies with parameter servers.
 _SERVERS: Mapping[str, Any] = {
     "needs": "a free port for the chief, each worker and each ps",
@@ -217,7 +150,6 @@ _SERVERS: Mapping[str, Any] = {
 # Strategies that build graphs: no file of this folder builds them.
 _GRAPH: Mapping[str, Any] = {
     **_SERVERS,
-    "module": "",
     "keras3_problems": {Api.LOOP: "Keras 3 exposes no updates of BatchNorm in the graphs of tf.compat.v1"},
     "api_problems": {Api.FIT: "Model.fit does not run the sessions of tf.compat.v1 in a cluster"},
 }
@@ -228,14 +160,12 @@ _ROWS = (
         module="no_strategy",
         tf_name="none",
         summary="plain TensorFlow on one device: what a strategy costs before it distributes anything",
-        needs="one device",
     ),
     Strategy(
         StrategyName.ONE_DEVICE,
         module="one_device",
         tf_name="OneDeviceStrategy",
         summary="one device: the baseline of every comparison",
-        needs="one device",
     ),
     Strategy(
         StrategyName.MIRRORED,
@@ -298,11 +228,7 @@ _ROWS = (
         tf_name="tf.compat.v1: sessions, SyncReplicasOptimizer",
         summary="the classic: each worker builds its own graph, with variables on parameter servers; asynchronous, or "
         "synchronous with --sync, which may leave out the slowest with --set backup_workers",
-        roles=(
-            Role("chief", "one", computes=False, restarts=_ALL),
-            Role("worker", "workers", serves=True, client=True),
-            Role("ps", "ps", computes=False, serves=True, restarts=_ALL),
-        ),
+        roles=(_CHIEF, Role("worker", "workers", serves=True, client=True), _PS),
         exchange=Exchange.ASYNC,
         options=("workers", "ps", "sync", "backup_workers", "variable_partitioner", "placement"),
         **_GRAPH,
@@ -312,11 +238,7 @@ _ROWS = (
         tf_name="tf.compat.v1: one session, a tower for each worker",
         summary="the classic: the chief builds one graph with a tower on each worker, which only serves; the variables "
         "are on parameter servers, or without them on the first worker",
-        roles=(
-            Role("chief", "one", computes=False, restarts=_ALL),
-            Role("worker", "workers", serves=True, restarts=_ALL),
-            Role("ps", "ps", computes=False, serves=True, restarts=_ALL),
-        ),
+        roles=(_CHIEF, Role("worker", "workers", serves=True, restarts=_ALL), _PS),
         options=("workers", "ps", "variable_partitioner", "placement"),
         least_ps=0,
         **_GRAPH,

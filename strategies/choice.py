@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from enum import Enum
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
@@ -133,11 +132,6 @@ class StrategyChoice:
             return from_json(values, cls)
         except ValueError as error:
             raise TfdistError(f"a spec with a wrong value: {error}") from None
-
-
-def enum_fields(spec: type[StrategyChoice]) -> Mapping[str, type[Enum]]:
-    """The fields of `spec` that are closed choices: name -> enum."""
-    return {name: kind for name, kind in field_types(spec).items() if issubclass(kind, Enum)}
 
 
 def field_types(spec: type[StrategyChoice]) -> Mapping[str, type]:

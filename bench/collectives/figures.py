@@ -24,7 +24,8 @@ _DEVIATIONS = 5 * 1.4826
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def _grouped(lines: Iterable[Line], key: Callable[[Line], _Key]) -> dict[_Key, list[Line]]:
+def grouped(lines: Iterable[Line], key: Callable[[Line], _Key]) -> dict[_Key, list[Line]]:
+    """The lines by key, in the order in which keys appear."""
     groups: dict[_Key, list[Line]] = {}
     for line in lines:
         groups.setdefault(key(line), []).append(line)
@@ -44,7 +45,7 @@ def _seconds(lines: Iterable[Line]) -> dict[Block, float]:
 
     For `Statistics`, which averages the turns of a start.
     """
-    turns = {turn: geometric_mean(line.seconds for line in of_turn) for turn, of_turn in _grouped(lines, _turn).items()}
+    turns = {turn: geometric_mean(line.seconds for line in of_turn) for turn, of_turn in grouped(lines, _turn).items()}
     logs: dict[int, list[float]] = {}
     for turn, seconds in turns.items():
         logs.setdefault(turn.incarnation, []).append(math.log(seconds))
@@ -58,12 +59,10 @@ def disturbed_turns(lines: Sequence[Line]) -> Iterator[str]:
     The slowdown of a turn is the median over sizes of its time over the arm's median of that size. It exceeds that of
     the arm's median turn by over 5 % and by five robust standard deviations.
     """
-    for arm, of_arm in _grouped(lines, attrgetter("arm")).items():
-        usual = {case: median(line.seconds for line in group) for case, group in _grouped(of_arm, _case).items()}
-        slowdowns = {
-            turn.round: median(math.log(line.seconds / usual[_case(line)]) for line in group)
-            for turn, group in _grouped(of_arm, _turn).items()
-        }
+    for arm, of_arm in grouped(lines, attrgetter("arm")).items():
+        usual = {case: median(line.seconds for line in group) for case, group in grouped(of_arm, _case).items()}
+        rounds = grouped(of_arm, attrgetter("round")).items()
+        slowdowns = {n: median(math.log(line.seconds / usual[_case(line)]) for line in group) for n, group in rounds}
         middle = median(slowdowns.values())
         limit = max(_DEVIATIONS * median(abs(each - middle) for each in slowdowns.values()), _LEAST_SLOWDOWN)
         for number, slowdown in slowdowns.items():
@@ -74,7 +73,7 @@ def disturbed_turns(lines: Sequence[Line]) -> Iterator[str]:
 
 def noise_sentences(sweep: Sweep) -> Iterator[str]:
     """A sentence for each two arms that do the same (A/A): one ratio over all sizes, which are disturbed together."""
-    arms = _grouped(sweep.lines, attrgetter("arm"))
+    arms = grouped(sweep.lines, attrgetter("arm"))
     for arm, other in sweep.header.same_arms:
         common = set(map(_case, arms.get(arm, ()))) & set(map(_case, arms.get(other, ())))
         if common:
@@ -99,7 +98,7 @@ def pack_sentences(lines: Sequence[Line]) -> Iterator[str]:
     rates = {
         # a group of its own: only the packs of one arm share the luck of its starts
         pack: {replace(turn, group=arms.index(pack[0])): 1 / seconds for turn, seconds in _seconds(group).items()}
-        for pack, group in _grouped(lists, lambda line: (line.arm, line.pack_bytes)).items()
+        for pack, group in grouped(lists, lambda line: (line.arm, line.pack_bytes)).items()
     }
     pairs = [((arm, pack), (arm, None)) for arm, pack in rates if pack and (arm, None) in rates]
     statistics = Statistics({str(pack): turns for pack, turns in rates.items()})
@@ -166,11 +165,11 @@ class SizeFigure:
 
 def figures_of(sweep: Sweep) -> tuple[SizeFigure, ...]:
     """A figure for each arm in the order of its first turn, by size, then by packs."""
-    return tuple(figure for lines in _grouped(sweep.lines, attrgetter("arm")).values() for figure in _figures(lines))
+    return tuple(figure for lines in grouped(sweep.lines, attrgetter("arm")).values() for figure in _figures(lines))
 
 
 def _figures(of_arm: Sequence[Line]) -> Iterator[SizeFigure]:
-    for _, lines in sorted(_grouped(of_arm, _case).items()):
+    for _, lines in sorted(grouped(of_arm, _case).items()):
         # alone: arms differ tenfold in noise, which `Statistics` would mix
         figure = Statistics({"": _seconds(lines)}).figure("")
         assert figure is not None

@@ -145,42 +145,36 @@ def _arms(options: CollectiveOptions, machines: Machines) -> Iterator[Arm]:
     gpus = bool(combined(machines).gpus)
     if _between_processes(options):
         default = (Communication.RING, Communication.NCCL) if gpus else (Communication.AUTO, Communication.RING)
-        counts: Sequence[int | None] = options.workers or (None,)
-        for workers, communication in product(counts, options.communication or default):
-            between = {"strategy": StrategyName.MULTI_WORKER, "communication": communication, "workers": workers}
-            name = f"multiworker/{communication}" + (f", {workers} workers" if len(counts) > 1 else "")
-            yield Arm(name, _given(between), min(len(machines), workers or len(machines)), COMMAND)
+        values = options.communication or default
+        for arm in _product(StrategyName.MULTI_WORKER, "communication", values, "workers", options.workers):
+            yield replace(arm, hosts=min(len(machines), arm.choices.get("workers", len(machines))))
     within = bool(options.cross_device or options.devices)
     if within or (len(machines) == 1 and not options.communication and not options.workers):
-        operations = tuple(each for each in CrossDevice if gpus or each is not CrossDevice.NCCL)
-        counts = options.devices or (None,)
-        for devices, cross_device in product(counts, options.cross_device or operations):
-            inside = {"strategy": StrategyName.MIRRORED, "cross_device": cross_device, "devices": devices}
-            name = f"mirrored/{cross_device}" + (f", {devices} devices" if len(counts) > 1 else "")
-            yield Arm(name, _given(inside), 1, COMMAND)
+        operations = options.cross_device or [each for each in CrossDevice if gpus or each is not CrossDevice.NCCL]
+        yield from _product(StrategyName.MIRRORED, "cross_device", operations, "devices", options.devices)
 
 
-def _given(choices: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in choices.items() if value is not None}
+def _product(
+    strategy: StrategyName, key: str, values: Sequence[str], size: str, counts: Sequence[int]
+) -> Iterator[Arm]:
+    """An arm with each of `values` of `key`, for each of `counts`; without any, for the default of `size`."""
+    for count, value in product(counts or (None,), values):
+        name = f"{strategy}/{value}" + (f", {count} {size}" if len(counts) > 1 else "")
+        yield Arm(name, {"strategy": strategy, key: value, **({size: count} if count else {})}, 1, COMMAND)
 
 
 def _resolve(wanted: Sequence[Arm], options: CollectiveOptions, machines: Machines) -> Arms:
     """The arms with their specs, each with the reason if it cannot run."""
-    specs: dict[str, CollectiveSpec] = {}
-    placed: dict[str, Machines] = {}
-    refused: dict[str, str] = {}
-    warnings: list[str] = []
+    arms = Arms({}, {}, (), {})
     for arm in wanted:
         try:
             one = resolve_arms([arm], machines, None)
-            refused |= one.refused
-            for name in one.specs:
-                specs[name] = _with_cases(one, name, options)
-                placed[name] = one.machines[name]
-                warnings += one.warnings
+            specs = {name: _with_cases(one, name, options) for name in one.specs}
         except TfdistError as error:
-            refused[arm.name] = str(error).removeprefix(f"arm {arm.name!r}: ")
-    return Arms(specs, refused, tuple(warnings), placed)
+            one, specs = Arms({}, {arm.name: str(error).removeprefix(f"arm {arm.name!r}: ")}, (), {}), {}
+        refused, warnings = {**arms.refused, **one.refused}, arms.warnings + one.warnings
+        arms = Arms({**arms.specs, **specs}, refused, warnings, {**arms.machines, **one.machines})
+    return arms
 
 
 def _with_cases(arms: Arms, arm: str, options: CollectiveOptions) -> CollectiveSpec:

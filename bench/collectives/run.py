@@ -3,21 +3,23 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 
 from tfdist.bench.arm_process import ArmStart
 from tfdist.bench.collectives.plan import CollectivePlan
 from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.group import Group, Pace
+from tfdist.bench.group import FAILURES, Group, Pace
 from tfdist.bench.plan import PlannedRun, incarnations, spread
-from tfdist.bench.runner import TIMEOUT_S, RunnerHooks, TurnRunner
+from tfdist.bench.runner import RunnerHooks, TurnRunner
+from tfdist.bench.suites.suite import Suite
 from tfdist.bench.turns import Parked
 from tfdist.launch.doctor.preflight import slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.models.collectives.spec import CollectiveSpec
-from tfdist.models.record import CollectiveCase, Record, RecordStatus
+from tfdist.models.record import CollectiveCase, Record
 from tfdist.strategies.options import StrategyName
 
 
@@ -28,11 +30,8 @@ def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, incarnation: int
         TfdistError: the tasks report different cases.
     """
     reports: list[list[CollectiveCase]] = [observed.get("collectives", []) for observed in parked.observed.values()]
-    keys = [
-        [(case["bytes"], case["tensors"], case["pack_bytes"], case["iterations"]) for case in report]
-        for report in reports
-    ]
-    if any(other != keys[0] for other in keys):
+    key = itemgetter("bytes", "tensors", "pack_bytes", "iterations")
+    if len({tuple(map(key, report)) for report in reports}) > 1:
         raise TfdistError(f"{run.arm}: its tasks measured different sizes in a turn", ExitCode.FAILED)
     between = spec.strategy is StrategyName.MULTI_WORKER
     return [
@@ -99,8 +98,7 @@ class _Sweep(TurnRunner):
     @property
     def failed(self) -> dict[str, str]:
         """Arms that failed, with the reason."""
-        bad = (RecordStatus.FAILED, RecordStatus.TIMEOUT)
-        return {arm: record.reason for arm, record in self.records.items() if record.status in bad}
+        return {arm: record.reason for arm, record in self.records.items() if record.status in FAILURES}
 
     def measure(self) -> None:
         """Measure all turns, with new processes in each incarnation; arms that do not fit into memory have another."""
@@ -120,7 +118,7 @@ class _Sweep(TurnRunner):
 
     def _start(self, arms: Sequence[str], seed: int) -> tuple[Group, list[str]]:
         """Start an incarnation; returns it and the arms that do not fit. `seed`: of the order of sizes."""
-        incarnation, policy = len(self.starts) + 1, replace(self.hooks.policy, timeout_s=TIMEOUT_S)
+        incarnation, policy = len(self.starts) + 1, replace(self.hooks.policy, timeout_s=Suite.timeout_s)
         starts = []
         for index, arm in enumerate(arms, start=1):
             spec, run_dir = replace(self._spec(arm), seed=seed), BenchPaths(self.root).run(index, arm, incarnation)
@@ -132,11 +130,10 @@ class _Sweep(TurnRunner):
         return group, left
 
     def _measure_turn(self, group: Group, run: PlannedRun) -> None:
-        started, total = time.monotonic(), len(self.plan.runs)
-        starts_left = len(self.plan.starts) - self.spent.starts
-        left_s = self.spent.left_s(starts_left, total - self.spent.turns, self.plan.options.turn_s)
-        self.hooks.progress.turn(run, self.spent.turns + 1, total, left_s)
-        parked = group.release(run.arm, TURN)
+        started, plan = time.monotonic(), self.plan
+        turns_left = len(plan.runs) - self.spent.turns
+        self.begin_turn(run, len(plan.starts) - self.spent.starts, turns_left, plan.options.turn_s)
+        parked = group.release(run.arm, lambda _: TURN)
         if parked is None:
             return
         lines = lines_of(self._spec(run.arm), len(self.machines[run.arm]), run, group.number, parked)

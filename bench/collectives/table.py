@@ -15,12 +15,13 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
+def pack_text(pack_bytes: int | None) -> str:
+    """`one` pack for all tensors, or the size of several: `4M`."""
+    return "one" if pack_bytes is None else size_text(pack_bytes)
+
+
 def _interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{significant(low)} to {significant(high)}"
-
-
-def _packs(pack_bytes: int | None, tensors: int) -> str:
-    return pack_text(pack_bytes) if tensors > 1 else ""
 
 
 ARM = Column("arm", ("arm",))
@@ -30,17 +31,12 @@ COUNT = Column("count (elements)", ("count",))
 TYPE = Column("type", ("type",))
 REDOP = Column("redop", ("redop",))
 TENSORS = Column("tensors", ("tensors",))
-PACKS = Column("packs (B)", ("pack_bytes", "tensors"), _packs)
+PACKS = Column("packs (B)", ("pack_bytes", "tensors"), lambda size, tensors: pack_text(size) if tensors > 1 else "")
 TIME = Column("time (us)", ("time_us",), lambda value: significant(value, 4))
 ALGBW = Column("algbw (GB/s)", ("algbw_gb_per_s",), significant)
 BUSBW = Column("busbw (GB/s)", ("busbw_gb_per_s",), significant)
 INTERVAL = Column("95 % interval (GB/s)", ("busbw_gb_per_s_low", "busbw_gb_per_s_high"), _interval)
 WRONG = Column("#wrong", ("wrong",))
-
-
-def pack_text(pack_bytes: int | None) -> str:
-    """`one` pack for all tensors, or the size of several: `4M`."""
-    return "one" if pack_bytes is None else size_text(pack_bytes)
 
 
 def values_of(figure: SizeFigure) -> dict[str, Any]:
@@ -90,8 +86,10 @@ def columns_for(figures: Sequence[SizeFigure], width: int | None = None) -> tupl
     packs = (PACKS,) if lists else ()
     wide = (SIZE, COUNT, TYPE, REDOP, *((TENSORS, PACKS) if lists else ()), TIME, ALGBW, BUSBW, INTERVAL, WRONG)
     candidates = (wide, (SIZE, *packs, TIME, ALGBW, BUSBW, INTERVAL, WRONG), (SIZE, *packs, TIME, BUSBW, WRONG))
-    fitting = (each for each in candidates if width is None or _width(each, figures) <= width)
-    return next(fitting, candidates[-1])
+    for columns in candidates:
+        if width is None or max(map(len, lines_of_table(columns, figures))) <= width:
+            return columns
+    return candidates[-1]
 
 
 def lines_of_table(columns: Sequence[Column], figures: Sequence[SizeFigure]) -> list[str]:
@@ -101,7 +99,3 @@ def lines_of_table(columns: Sequence[Column], figures: Sequence[SizeFigure]) -> 
     rows = [names, units, *([column.text(row) for column in columns] for row in values)]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _width(columns: Sequence[Column], figures: Sequence[SizeFigure]) -> int:
-    return max(map(len, lines_of_table(columns, figures)))

@@ -3,20 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.folder import Unreadable
 from tfdist.bench.reading import ResultFolder, read_folder
-from tfdist.bench.report.across import (
-    Change,
-    changes,
-    find_anchor,
-    machine_differences,
-    machine_ratio,
-    values_of,
-    why_not,
-)
+from tfdist.bench.report.across import Change, changes, find_anchor, in_both, machine_differences, values_of, why_not
 from tfdist.bench.report.build import summarize_report
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.format import labels_of
@@ -58,8 +51,6 @@ class ComparedFolders:
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     """Arms that one side measured, and why the other did not."""
-    machine_ratio: float
-    """How much faster the machine was, by the median of all arms."""
     unreadable: tuple[Unreadable, ...]
 
     def too_slow(self, bound: float) -> tuple[Change, ...]:
@@ -73,6 +64,11 @@ class ComparedFolders:
         found = {each.arm: each.comparison.interval if each.comparison else None for each in gated}
         unknown = [arm for arm, each in found.items() if each is None or each.low < 1 - bound <= each.high]
         return (*unknown, *self.only_base)
+
+    @property
+    def machine_ratio(self) -> float:
+        """How much faster the machine was: the median of the ratios of images/s of all arms of the same work."""
+        return median([each.plain_ratio for each in self.changes if each.comparison or each.anchor] or [1.0])
 
     @property
     def decided(self) -> int:
@@ -116,47 +112,41 @@ def compare_folders(base: Path, new: Path, anchor: str | None = None, same_work:
         raise TfdistError(f"{base} and {new} are the same folder: give two benches")
     labels = labels_of((base, new))
     folders = [read_folder(root, label) for root, label in zip((base, new), labels, strict=True)]
-    rows = before, after = tuple(summarize_report([folder])[0] for folder in folders)
-    _check_shared(rows, labels)
-    chosen = _anchor(rows, labels, anchor, same_work)
-    changed = changes(before, after, chosen, same_work)
+    before, after = (summarize_report([folder])[0] for folder in folders)
+    names = [sorted(row.arm for row in rows if row.measured) for rows in (before, after)]
+    for label, arms in zip(labels, names, strict=True):
+        if not arms:
+            raise TfdistError(f"nothing was measured in {label}: run the bench again")
+    if not in_both(before, after):
+        has = "; ".join(f"{label} has {', '.join(arms)}" for label, arms in zip(labels, names, strict=True))
+        raise TfdistError(f"no arm was measured in both ({has}): compare two benches of one suite")
+    chosen = _anchor(before, after, labels, anchor, same_work)
     return ComparedFolders(
         base=labels[0],
         new=labels[1],
         environment=tuple(_differences(folders)),
         machine=machine_differences(before, after),
         anchor=chosen,
-        changes=changed,
+        changes=changes(before, after, chosen, same_work),
         only_base=tuple(_only(before, after, labels[1])),
         only_new=tuple(_only(after, before, labels[0])),
-        machine_ratio=machine_ratio(changed),
         unreadable=tuple(bad for folder in folders for bad in folder.unreadable),
     )
 
 
-def _check_shared(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str]) -> None:
-    names = [{row.arm for row in each if row.measured} for each in rows]
-    for label, each in zip(labels, names, strict=True):
-        if not each:
-            raise TfdistError(f"nothing was measured in {label}: run the bench again")
-    if not names[0] & names[1]:
-        has = "; ".join(f"{label} has {', '.join(sorted(each))}" for label, each in zip(labels, names, strict=True))
-        raise TfdistError(f"no arm was measured in both ({has}): compare two benches of one suite")
-
-
-def _anchor(rows: Sequence[Sequence[ArmRow]], labels: Sequence[str], wanted: str | None, same_work: bool) -> str | None:
+def _anchor(
+    base: Sequence[ArmRow], new: Sequence[ArmRow], labels: Sequence[str], wanted: str | None, same_work: bool
+) -> str | None:
     if wanted == NO_ANCHOR:
         return None
     if wanted is not None:
-        base, new = ({row.arm: row for row in each if row.measured} for each in rows)
-        shared = [arm for arm in base if arm in new]
+        shared = {before.arm: (before, row) for before, row in in_both(base, new)}
         if wanted not in shared:
             raise TfdistError(f"--baseline {wanted}: no arm that both measured; {did_you_mean(wanted, shared)}")
-        why = why_not(base[wanted], new[wanted], same_work)
-        if why:
+        if why := why_not(*shared[wanted], same_work):
             raise TfdistError(f"--baseline {wanted}: it cannot be compared itself ({why}); choose another arm")
         return wanted
-    found, moved = find_anchor(rows[0], rows[1], same_work), machine_differences(rows[0], rows[1])
+    found, moved = find_anchor(base, new, same_work), machine_differences(base, new)
     if found is None and moved:
         raise TfdistError(
             f"{' and '.join(labels)} are of different machines ({'; '.join(moved)}), and have no one-device arm of the "

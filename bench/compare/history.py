@@ -13,7 +13,6 @@ from tfdist.bench.report.format import ends, labels_of
 from tfdist.bench.report.summary import ArmRow
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
-from tfdist.models.record import Record
 
 FORMAT = 1
 """Format of the JSON."""
@@ -106,20 +105,15 @@ def read_history(roots: Sequence[Path], patterns: Sequence[str] = ()) -> BenchHi
 def _labelled(folder: ResultFolder) -> BenchLabel:
     first = min(folder.records, key=lambda record: record.started)
     software = first.ranks[0].software if first.ranks else first.hardware.get("packages", {})
+    cores = f"{len(first.hardware.get('cores', ()))} cores of {first.hardware.get('cpu', 'an unknown CPU')}"
     return BenchLabel(
         name=folder.label,
         started=folder.bench.started if folder.bench else first.started,
         commit=first.git_commit,
-        machine=_machine(first),
+        machine=", ".join([cores, *map(str, first.hardware.get("gpus") or ())]),
         tensorflow=str(software.get("tensorflow", "")),
         command=folder.bench.command if folder.bench else first.command,
     )
-
-
-def _machine(record: Record) -> str:
-    gpus = record.hardware.get("gpus") or ()
-    cores = f"{len(record.hardware.get('cores', ()))} cores of {record.hardware.get('cpu', 'an unknown CPU')}"
-    return ", ".join([cores, *map(str, gpus)])
 
 
 def _points(benches: Sequence[tuple[BenchLabel, Sequence[ArmRow]]], wanted: Sequence[str]) -> Iterator[BenchPoint]:
@@ -127,16 +121,12 @@ def _points(benches: Sequence[tuple[BenchLabel, Sequence[ArmRow]]], wanted: Sequ
     for bench, rows in benches:
         found: dict[int, tuple[dict[str, Change], bool]] = {}
         for row in rows:
-            if row.arm not in wanted or not row.measured:
-                continue
-            previous = before.get(row.arm)
-            if previous is None:
-                yield BenchPoint(bench, row, None, False)
-                continue
-            if id(previous) not in found:  # most arms have the same bench before
-                found[id(previous)] = _since(previous, rows)
-            changed, moved = found[id(previous)]
-            yield BenchPoint(bench, row, changed.get(row.arm), moved)
+            if row.arm in wanted and row.measured:
+                previous = before.get(row.arm)
+                if previous is not None and id(previous) not in found:  # most arms have the same bench before
+                    found[id(previous)] = _since(previous, rows)
+                changed, moved = found.get(id(previous), ({}, False))
+                yield BenchPoint(bench, row, changed.get(row.arm), moved)
         before.update({row.arm: rows for row in rows if row.measured})
 
 

@@ -1,5 +1,6 @@
 """Two benches compared: sentences, and a report."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,7 @@ from tfdist.bench.compare.folders import ComparedFolders
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
 from tfdist.bench.report.write import write_page
+from tfdist.bench.statistics import Interval
 from tfdist.bench.table import Table
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.text import counted
@@ -44,25 +46,23 @@ def sentences(compared: ComparedFolders) -> Iterator[str]:
     if compared.machine and not compared.anchor:
         yield f"warning: another machine ({'; '.join(compared.machine)}): ratios compare the machines, too."
     intervals = [each.comparison.interval for each in compared.changes if each.comparison]
-    halves = [1 - found.low / (found.low * found.high) ** 0.5 for found in intervals if found]
-    if halves:
+    if halves := [_half(found) for found in intervals if found]:
         yield f"A change of less than about {median(halves):.0%} cannot be told from the noise of these benches."
-    yield _shared(compared)
+    plain = next((each.comparison.interval for each in compared.changes if each.comparison and not each.anchored), None)
+    size = f"of less than about {_half(plain):.0%} " if plain else ""
+    yield (
+        f"A change {size}that all arms share cannot be told from the machine of the day: measure two versions in one "
+        "bench, with 'tfdist bench --against'."
+    )
     if len(halves) < len(intervals):
         yield "Arms without an interval have fewer than 3 rounds in one of the benches: add rounds to compare them."
     if any("command: " in each.reason for each in compared.changes):
         yield "If another command line of your program does the same work, compare it with --same-work."
 
 
-def _shared(compared: ComparedFolders) -> str:
-    """How small a change of all arms alike cannot be seen."""
-    found = next((each.comparison for each in compared.changes if each.comparison and not each.anchored), None)
-    limits = found.interval if found else None
-    size = f"of less than about {1 - limits.low / (limits.low * limits.high) ** 0.5:.0%} " if limits else ""
-    return (
-        f"A change {size}that all arms share cannot be told from the machine of the day: measure two versions in one "
-        "bench, with 'tfdist bench --against'."
-    )
+def _half(found: Interval) -> float:
+    """Half of its width, as a share of its middle."""
+    return 1 - math.sqrt(found.low / found.high)
 
 
 def one_sided(compared: ComparedFolders) -> Iterator[str]:
@@ -81,28 +81,16 @@ def write_comparison(compared: ComparedFolders, bound: float | None, out: Path) 
         TfdistError: `out` is not writable.
     """
     title, (_, headline) = f"{compared.new} compared with {compared.base}", gate(compared, bound)
-    sections = (*_environment(compared), _arms(compared, list(sentences(compared)), bound))
-    return write_page(Page(title, (headline,) if headline else (), sections), out)
-
-
-def _environment(compared: ComparedFolders) -> list[Section]:
-
-    if not compared.environment:
-        return []
-    table = pd.DataFrame([vars(each) for each in compared.environment])
-    return [
-        Section("environment", "What differs in the environment", (), tables=(Table("environment", "Facts", table),))
-    ]
-
-
-def _arms(compared: ComparedFolders, notes: list[str], bound: float | None) -> Section:
-    changes = compared.changes
-    labels = [change.arm for change in changes]
-    return Section(
+    changes, facts = compared.changes, pd.DataFrame(map(vars, compared.environment))
+    arms = Section(
         "arms",
         "Arms",
         tuple(one_sided(compared)),
-        charts=(ratio_chart("ratios", "New over base", changes, labels, bound),),
+        charts=(ratio_chart("ratios", "New over base", changes, [change.arm for change in changes], bound),),
         tables=(ratio_table("compare", "Arms of both benches", changes, compared.anchor),),
-        notes=tuple(notes),
+        notes=tuple(sentences(compared)),
     )
+    tables = (Table("environment", "Facts", facts),)
+    environment = Section("environment", "What differs in the environment", (), tables=tables)
+    sections = (environment, arms) if compared.environment else (arms,)
+    return write_page(Page(title, (headline,) if headline else (), sections), out)

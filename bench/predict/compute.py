@@ -71,9 +71,8 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
     side_by_side = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
     many = [each for each in side_by_side if each.hosts == row.hosts] or side_by_side
     if not singles:
-        raise TfdistError(
-            f"{row.arm} has no one-device arm of the same work in its bench: measure one, as suite cpu does"
-        )
+        fix = "measure one, as suite cpu does"
+        raise TfdistError(f"{row.arm} has no one-device arm of the same work in its bench: {fix}")
     by_devices = {each.devices or 1: each for each in (*reversed(many), *reversed(singles))}
     chosen = [by_devices[number] for number in sorted(by_devices)]
     spread, df = _spread([record for each in (many or singles) for record in each.measured])

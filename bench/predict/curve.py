@@ -95,11 +95,6 @@ def grid_of(devices: Sequence[int]) -> Array:
     return np.array(sorted({1.0, *devices, *between, *(number + 1 for number in (*devices, *between))}))
 
 
-def link_of_bench(row: ArmRow) -> RingLink:
-    """The link that an arm was measured over; without a limit inside one host."""
-    return RingLink(row.link["bytes_per_s"], row.link["rtt_s"] / 2) if row.link else RingLink()
-
-
 def is_far(measured: RingLink, other: RingLink | None) -> bool:
     """Whether a prediction for another link is an extrapolation."""
     if other is None or not (measured.bytes_per_s and other.bytes_per_s):
@@ -114,31 +109,17 @@ def curve_of(arms: Sequence[ArmRow], compute: Compute, question: Question, draws
     grid, rates, end = draws.grid, draws.rates, max(question.devices)
     until = [_pays_until(grid, each, question.worth) for each in rates]
     low, high = (int(value) for value in np.quantile(until, [ERROR / 2, 1 - ERROR / 2], method="nearest"))
-    return ScalingCurve(
-        tuple(arms),
-        compute,
-        tuple(_point(draws, number, number > most) for number in question.devices),
-        until[0] if until[0] < end else None,
-        (min(low, end), high if high < end else None),
-        question.gradient_bytes,
-        question.link,
-    )
+    pays_until, interval = until[0] if until[0] < end else None, (min(low, end), high if high < end else None)
+    points = tuple(_point(draws, number, number > most) for number in question.devices)
+    return ScalingCurve(tuple(arms), compute, points, pays_until, interval, question.gradient_bytes, question.link)
 
 
 def _point(draws: Draws, number: int, extrapolated: bool) -> PredictedPoint:
-    at = int((draws.grid < number).sum())
-    rates, of_one = draws.rates[:, at], draws.parts.compute[:, 0]
-    efficiency = rates * of_one / (number * draws.batch)
-    parts = draws.parts
-    return PredictedPoint(
-        number,
-        float(rates[0]),
-        quantiles(rates),
-        float(efficiency[0]),
-        quantiles(efficiency),
-        tuple(float(1e3 * part[0, at]) for part in (parts.compute, parts.waiting, parts.exchange, parts.rest)),
-        extrapolated,
-    )
+    at, parts = int((draws.grid < number).sum()), draws.parts
+    rate = draws.rates[:, at]
+    share = rate * parts.compute[:, 0] / (number * draws.batch)
+    ms = tuple(float(1e3 * part[0, at]) for part in (parts.compute, parts.waiting, parts.exchange, parts.rest))
+    return PredictedPoint(number, float(rate[0]), quantiles(rate), float(share[0]), quantiles(share), ms, extrapolated)
 
 
 def _pays_until(grid: Array, rates: Array, worth: float) -> int:

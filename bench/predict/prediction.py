@@ -20,16 +20,7 @@ import numpy as np
 from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.growth import DRAWS, Array, Parts, error_of, widened, with_rest
 from tfdist.bench.predict.compute import Compute, batch_of, compute_for, same_work
-from tfdist.bench.predict.curve import (
-    RANGE,
-    Draws,
-    Question,
-    ScalingCurve,
-    curve_of,
-    grid_of,
-    is_far,
-    link_of_bench,
-)
+from tfdist.bench.predict.curve import RANGE, Draws, PredictedPoint, Question, ScalingCurve, curve_of, grid_of, is_far
 from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, link_of, resolved, ring_lines
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.format import ends
@@ -74,20 +65,19 @@ def service_s(measured_steps_per_s: Array, workers: int, compute_s: Array, serve
     return found
 
 
-def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int = 0) -> ScalingCurve:
+def predict_async(row: ArmRow, compute: Compute, question: Question) -> ScalingCurve:
     """The curve of a parameter-server arm: as many servers as measured."""
 
     grid = grid_of(question.devices)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     drawn, noise = rng.standard_normal((DRAWS, len(compute.times))), error_of(row.spread) * rng.standard_normal(DRAWS)
     of_model = rng.standard_normal(DRAWS)
     drawn[0], noise[0], of_model[0] = 0, 0, 0
     spec, batch, devices = row.measured[0].spec, batch_of(row), row.devices or 1
     workers, servers = int(spec["workers"]), max(1, int(spec["ps"]))
     of_worker = devices // workers
-    before, after = (_on_wire(link, question.gradient_bytes) for link in (link_of_bench(row), question.link))
-    if question.link is None:
-        after = before
+    measured = RingLink.of(row.link)
+    before, after = (_on_wire(link, question.gradient_bytes) for link in (measured, question.link or measured))
     alone = compute.seconds(np.array([float(devices)]), drawn)[:, 0]
     steps = (row.images_per_s or 0.0) / (batch * of_worker) * np.exp(noise)
     moved = np.clip(workers / steps - alone, 0.0, before[1])  # transfers that do not overlap with computing
@@ -99,7 +89,7 @@ def predict_async(row: ArmRow, compute: Compute, question: Question, seed: int =
     total = grid * batch / rates
     parts = Parts(seconds, np.maximum(total - seconds, 0.0), np.zeros_like(total), np.zeros_like(total))
     served = servers / max(float(service[0]), 1e-12) * batch * of_worker
-    most = 0 if is_far(link_of_bench(row), question.link) else RANGE * devices
+    most = 0 if is_far(measured, question.link) else RANGE * devices
     rates = widened(rates, grid, [devices], of_model)
     curve = curve_of([row], compute, question, Draws(grid, rates, parts, batch), most)
     return replace(curve, service=served)
@@ -116,14 +106,12 @@ def _steps(own: Array, service: Array, workers: Array, servers: int) -> Array:
     return found
 
 
-def _on_wire(link: RingLink | None, size: int) -> tuple[float, float]:
+def _on_wire(link: RingLink, size: int) -> tuple[float, float]:
     """Seconds that a step's transfers occupy a server's link one way, and that they add to a worker's own time.
 
     A worker pulls the variables and pushes gradients of the same size; each is a request and an answer.
     """
-    if link is None:
-        return 0.0, 0.0
-    once = size / link.bytes_per_s if link.bytes_per_s else 0.0
+    once = size * link.seconds_per_byte
     return once, 2 * once + 4 * link.latency_s
 
 
@@ -149,13 +137,11 @@ def slowest_over_mean(devices: Array, spreads: Array) -> Array:
     return found
 
 
-def predict_sync(
-    rows: Sequence[ArmRow], compute: Compute, fit: RingFit, question: Question, seed: int = 0
-) -> ScalingCurve:
+def predict_sync(rows: Sequence[ArmRow], compute: Compute, fit: RingFit, question: Question) -> ScalingCurve:
     """Synchronous arms that differ in the number of devices only; their processes exchange gradients by a ring."""
 
     grid, row = grid_of(question.devices), rows[-1]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     drawn = rng.standard_normal((DRAWS, len(compute.times)))
     spreads = compute.spread * np.sqrt(compute.df / rng.chisquare(compute.df, DRAWS))
     errors = rng.standard_normal((DRAWS, len(rows))) * [error_of(each.spread) for each in rows]
@@ -172,7 +158,7 @@ def predict_sync(
 
     devices, batch = [each.devices or 1 for each in rows], batch_of(row)
     steps = np.array([batch_of(each) * (each.devices or 1) / (each.images_per_s or np.nan) for each in rows])
-    known = [parts(np.array([float(n)]), link_of_bench(each)).total for n, each in zip(devices, rows, strict=True)]
+    known = [parts(np.array([float(n)]), RingLink.of(each.link)).total for n, each in zip(devices, rows, strict=True)]
     rests = steps * np.exp(errors) - np.hstack(known)
     predicted = with_rest(parts(grid, question.link), grid, devices, rests)
     rates = widened(grid * batch / predicted.total, grid, devices, of_model)
@@ -230,11 +216,7 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
-        return {
-            "format": FORMAT,
-            "bench": self.bench,
-            "curves": [_curve_to_json(curve) for curve in self.curves],
-        }
+        return {"format": FORMAT, "bench": self.bench, "curves": [_curve_to_json(curve) for curve in self.curves]}
 
 
 def predict(bench: Path, collectives: Path | None, asked: PredictionOptions) -> Prediction:
@@ -330,7 +312,7 @@ def _link(row: ArmRow, sweep: Sweep | None, asked: PredictionOptions) -> RingLin
         TfdistError: a host boundary that no measurement crossed, or a link between hosts that is not known.
     """
     by_sweep = row.strategy == StrategyName.MULTI_WORKER or not row.link
-    measured = link_of(sweep) if sweep and by_sweep else link_of_bench(row)
+    measured = link_of(sweep) if sweep and by_sweep else RingLink.of(row.link)
     as_measured = asked.bandwidth is None and asked.latency_s is None
     if row.hosts == 1 and (sweep is None or len(set(sweep.header.hosts)) == 1):
         record = row.measured[0]
@@ -349,10 +331,8 @@ def _link(row: ArmRow, sweep: Sweep | None, asked: PredictionOptions) -> RingLin
         )
     if as_measured and (row.hosts > 1 or row.strategy == StrategyName.MULTI_WORKER):
         return None
-    return RingLink(
-        measured.bytes_per_s if asked.bandwidth is None else asked.bandwidth,
-        measured.latency_s if asked.latency_s is None else asked.latency_s,
-    )
+    given = {"bytes_per_s": asked.bandwidth, "latency_s": asked.latency_s}
+    return replace(measured, **{name: value for name, value in given.items() if value is not None})
 
 
 def _curve_to_json(curve: ScalingCurve) -> dict[str, Any]:
@@ -371,13 +351,12 @@ def _curve_to_json(curve: ScalingCurve) -> dict[str, Any]:
         "measured_devices": list(curve.measured),
         "ring": ring,
         "spread": curve.compute.spread,
-        "points": [values_of(curve, index) for index in range(len(curve.points))],
+        "points": [values_of(curve, point) for point in curve.points],
     }
 
 
-def values_of(curve: ScalingCurve, index: int) -> dict[str, Any]:
+def values_of(curve: ScalingCurve, point: PredictedPoint) -> dict[str, Any]:
     """One row of prediction.csv."""
-    point = curve.points[index]
     names = ("compute_ms", "waiting_ms", "exchange_ms", "rest_ms")
     return {
         "arm": curve.arm.arm,

@@ -7,11 +7,12 @@ A ring of n ranks sends 2(n-1) messages one after the other, together 2(n-1)/n t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tfdist.bench.collectives.figures import grouped
 from tfdist.bench.collectives.results import Line, Sweep
 from tfdist.bench.growth import Array
 from tfdist.launch.errors import TfdistError
@@ -30,6 +31,16 @@ class RingLink:
     """Bandwidth of a TCP stream; None: no limit is known, as inside one host."""
     latency_s: float = 0.0
     """One way."""
+
+    @property
+    def seconds_per_byte(self) -> float:
+        """The inverse of the bandwidth; 0 without a limit."""
+        return 1 / self.bytes_per_s if self.bytes_per_s else 0.0
+
+    @classmethod
+    def of(cls, measured: Mapping[str, float]) -> "RingLink":
+        """A measured link, as in records; without a limit inside one host, where none was measured."""
+        return cls(measured["bytes_per_s"], measured["rtt_s"] / 2) if measured else cls()
 
 
 @dataclass(frozen=True)
@@ -58,12 +69,8 @@ class Ring:
         each message and byte.
         """
         latency = max(0.0, self.latency_s - measured.latency_s) + other.latency_s
-        own = max(0.0, self.seconds_per_byte - (1 / measured.bytes_per_s if measured.bytes_per_s else 0.0))
-        return replace(
-            self,
-            latency_s=latency,
-            seconds_per_byte=own + (1 / other.bytes_per_s if other.bytes_per_s else 0.0),
-        )
+        per_byte = max(0.0, self.seconds_per_byte - measured.seconds_per_byte) + other.seconds_per_byte
+        return replace(self, latency_s=latency, seconds_per_byte=per_byte)
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,7 @@ class RingFit:
 
 def link_of(sweep: Sweep) -> RingLink:
     """The link that a sweep was measured over."""
-    measured = sweep.header.link
-    return RingLink(measured["bytes_per_s"], measured["rtt_s"] / 2) if measured else RingLink()
+    return RingLink.of(sweep.header.link)
 
 
 def ring_lines(sweep: Sweep, communication: Communication, gpus: bool) -> tuple[Line, ...]:
@@ -116,12 +122,12 @@ def resolved(communication: Communication, gpus: bool) -> Communication:
     return Communication.NCCL if gpus else Communication.RING
 
 
-def fit_ring(lines: Sequence[Line], link: RingLink, size: float, draws: int, seed: int = 0) -> RingFit:
+def fit_ring(lines: Sequence[Line], link: RingLink, size: float, draws: int) -> RingFit:
     """The ring that fits these all-reduces best, at sizes near `size` bytes above all."""
 
     ring = _fitted(lines, size)
     error = _error(ring, lines, size)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     drawn = []
     for _ in range(draws):
         again = _fitted(_drawn(lines, rng), size)
@@ -139,10 +145,7 @@ def _drawn(lines: Sequence[Line], rng: np.random.Generator) -> list[Line]:
 
 def _groups(lines: Sequence[Line]) -> list[list[Line]]:
     """Those of the same number of ranks and size."""
-    groups: dict[tuple[int, int], list[Line]] = {}
-    for line in lines:
-        groups.setdefault((line.ranks, line.bytes), []).append(line)
-    return list(groups.values())
+    return list(grouped(lines, lambda line: (line.ranks, line.bytes)).values())
 
 
 def _weights(lines: Sequence[Line], size: float) -> Array:

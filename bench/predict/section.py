@@ -164,7 +164,7 @@ def _about_ring(fit: RingFit, gradient_bytes: int) -> Iterator[str]:
 def prediction_table(prediction: Prediction) -> Table:
     """A row for each arm and number of devices."""
 
-    data = [values_of(curve, index) for curve in prediction.curves for index in range(len(curve.points))]
+    data = [values_of(curve, point) for curve in prediction.curves for point in curve.points]
     return Table("prediction", "Predictions", pd.DataFrame(data), COLUMNS)
 
 
@@ -218,29 +218,15 @@ def _curves(axes: "Axes", curves: Sequence[ScalingCurve], value: _Value) -> None
         if len(beyond) > 1 or not within:
             label = f"{curve.arm.arm}, extrapolation"
             axes.plot([p.devices for p in beyond], [value(p)[0] for p in beyond], ls="--", label=label, **style)
-        limits = [value(point)[1] for point in curve.points]
-        axes.fill_between(
-            [point.devices for point in curve.points],
-            [each.low for each in limits],
-            [each.high for each in limits],
-            color=color,
-            alpha=0.15,
-            lw=0,
-        )
+        numbers, limits = [point.devices for point in curve.points], [value(point)[1] for point in curve.points]
+        low, high = [each.low for each in limits], [each.high for each in limits]
+        axes.fill_between(numbers, low, high, color=color, alpha=0.15, lw=0)
 
 
 def _references(axes: "Axes", references: Sequence[tuple[PublishedCurve, tuple[float, ...]]]) -> None:
     for index, (reference, values) in enumerate(references):
-        axes.plot(
-            reference.devices,
-            values,
-            marker=_MARKERS[-1 - index],
-            mfc="none",
-            color=MUTED,
-            lw=1,
-            ms=6,
-            label=f"published, other hardware: {reference.name}",
-        )
+        marker, label = _MARKERS[-1 - index], f"published, other hardware: {reference.name}"
+        axes.plot(reference.devices, values, marker=marker, mfc="none", color=MUTED, lw=1, ms=6, label=label)
 
 
 def _finish(axes: "Axes", unit: str) -> None:

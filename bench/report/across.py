@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
 from tfdist.bench.references import NO_EFFECT, OPTIONS
-from tfdist.bench.report.summary import ArmRow, why_not_ranked
+from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import Comparison, Statistics
 from tfdist.bench.unpaired import TwoBenches
 from tfdist.models.record import Record
@@ -61,13 +60,9 @@ class Change:
         return (self.new.images_per_s or 0.0) / (self.base.images_per_s or 1.0)
 
 
-NOT_COMPARED = "not compared"
-
-
 def values_of(change: Change) -> dict[str, Any]:
     """The columns of compare.csv; ratios are new over base."""
     found = change.comparison
-    limits = found.interval if found else None
     return {
         "base_folder": change.base.folder,
         "new_folder": change.new.folder,
@@ -77,36 +72,31 @@ def values_of(change: Change) -> dict[str, Any]:
         "images_per_s_ratio": change.plain_ratio,
         "anchored": change.anchored,
         "ratio": found.ratio if found else None,
-        "low": limits.low if limits else None,
-        "high": limits.high if limits else None,
-        "level": limits.level if limits else None,
-        "verdict": str(found.verdict) if found else NOT_COMPARED,
+        **(vars(found.interval) if found and found.interval else dict.fromkeys(("low", "high", "level"))),
+        "verdict": str(found.verdict) if found else "not compared",
         "differs": "; ".join(change.options),
         "not_compared": change.reason,
     }
 
 
+def in_both(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> list[tuple[ArmRow, ArmRow]]:
+    """The arms that both measured, in the order of the new folder."""
+    before = {row.arm: row for row in base if row.measured}
+    return [(before[row.arm], row) for row in new if row.measured and row.arm in before]
+
+
 def find_anchor(base: Sequence[ArmRow], new: Sequence[ArmRow], same_work: bool = False) -> str | None:
     """The one-device arm that did the same work in both; the one named `one-device` first."""
-    before = {row.arm: row for row in base if row.measured}
-    both = [row for row in new if row.measured and row.strategy == StrategyName.ONE_DEVICE and row.arm in before]
-    arms = [row.arm for row in both if not why_not(before[row.arm], row, same_work)]
+    both = [pair for pair in in_both(base, new) if pair[1].strategy == StrategyName.ONE_DEVICE]
+    arms = [row.arm for before, row in both if not why_not(before, row, same_work)]
     return min(arms, key=lambda name: name != StrategyName.ONE_DEVICE, default=None)
 
 
 def machine_differences(base: Sequence[ArmRow], new: Sequence[ArmRow]) -> tuple[str, ...]:
     """Differences as `cpu: B, not A`; empty: all arms ran on the same machine, by its name and hardware."""
-    machines = [_machines(rows) for rows in (new, base)]
-    return tuple(
-        f"{key}: {' and '.join(machines[0][key])}, not {' and '.join(machines[1][key])}"
-        for key in _MACHINE
-        if machines[0][key] != machines[1][key]
-    )
-
-
-def machine_ratio(changes: Sequence[Change]) -> float:
-    """How much faster all arms of the same work together became: the median of the ratios of images/s; 1.0 without."""
-    return median([change.plain_ratio for change in changes if change.comparison or change.anchor] or [1.0])
+    machines = [[record for row in rows for record in row.measured] for rows in (new, base)]
+    facts = {key: [" and ".join(sorted(set(map(of, records)))) for records in machines] for key, of in _MACHINE.items()}
+    return tuple(f"{key}: {after}, not {before}" for key, (after, before) in facts.items() if after != before)
 
 
 def changes(
@@ -116,11 +106,9 @@ def changes(
 
     All comparisons are one family (Holm). The anchor itself is compared by images/s, and on another machine not at all.
     """
-    rows = [(before[row.arm], row) for before in [{row.arm: row for row in base}] for row in new if row.arm in before]
-    measured = [(before, row) for before, row in rows if before.measured and row.measured]
-    moved = bool(anchor and machine_differences(base, new))
+    measured = in_both(base, new)
     reasons = {row.arm: why_not(before, row, same_work) for before, row in measured}
-    if moved and anchor in reasons:
+    if anchor in reasons and machine_differences(base, new):
         reasons[str(anchor)] = f"the anchor, on {OTHER_MACHINE}"
     pairs = [(row.arm, None if row.arm == anchor else anchor) for _, row in measured if not reasons[row.arm]]
     found = TwoBenches(_alone(base), _alone(new)).compare(pairs) if pairs else ()
@@ -153,7 +141,7 @@ def why_not(base: ArmRow, new: ArmRow, same_work: bool = False) -> str:
         same_work: another command line of the user's own program is no reason.
     """
     if not (base.valid and new.valid):
-        return why_not_ranked(new if base.valid else base)
+        return (new if base.valid else base).why_not_ranked
     differing, _ = spec_differences(new.measured[0].spec, base.measured[0].spec)
     if "command" in new.spec and new.batch_global != base.batch_global:
         differing.append(f"examples per step: {new.batch_global}, not {base.batch_global}")
@@ -169,8 +157,3 @@ _MACHINE: Mapping[str, Callable[[Record], str]] = {
     "memory": lambda record: f"{record.hardware.get('memory_bytes', 0) / 1e9:.0f} GB",
     "GPUs": lambda record: ", ".join(map(str, record.hardware.get("gpus", ()))) or "none",
 }
-
-
-def _machines(rows: Sequence[ArmRow]) -> Mapping[str, tuple[str, ...]]:
-    records = [record for row in rows for record in row.measured]
-    return {key: tuple(sorted(set(map(of, records)))) for key, of in _MACHINE.items()}

@@ -1,5 +1,6 @@
 """The records of each arm, and what follows from them without a comparison. Pure."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from tfdist.bench.design import Block
+from tfdist.bench.disturbance import Disturbance, disturbances
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.until import unneeded
+from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.strategy_check import StrategyCheck
-from tfdist.models.throughput import examples_per_step, throughput
+from tfdist.models.throughput import examples_per_step, measuring_ranks, throughput, window_step_ms
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
@@ -67,6 +70,11 @@ class ArmRecords:
             Block(record.group, record.round, record.incarnation or record.round, self.folder): throughput(record)
             for record in self.measured
         }
+
+    @cached_property
+    def step_ms(self) -> Sequence[float]:
+        """`window_step_ms` of all rounds."""
+        return [value for record in self.measured for value in window_step_ms(record)]
 
     @property
     def rounds(self) -> int:
@@ -126,3 +134,41 @@ def batches(measured: Record) -> tuple[float, int]:
         return batch, batch * (devices - int(measured.spec.get("backup_workers", 0)))
     every = examples_per_step(measured)
     return int(every // devices) if every % devices == 0 else every / devices, round(every)
+
+
+def disturbances_of(turn: Record) -> tuple[Disturbance, ...]:
+    """What disturbed a turn."""
+    return disturbances({rank.task: rank.windows for rank in measuring_ranks(turn)}, turn.hosts_usage)
+
+
+def between_epochs(records: Sequence[Record]) -> str:
+    """`0.41 s, about every 31 steps, 3 % of the time`, of the task that is away longest; empty: no epoch has ended."""
+    ranks = [max(measuring_ranks(each), key=lambda rank: sum(w.between_s for w in rank.windows)) for each in records]
+    windows = [window for rank in ranks for window in rank.windows]
+    epochs, seconds = sum(window.epochs for window in windows), math.fsum(window.between_s for window in windows)
+    if not epochs:
+        return ""
+    every = counted(round(sum(window.steps for window in windows) / epochs), "step")
+    share = seconds / (seconds + math.fsum(window.elapsed_s for window in windows))
+    return f"{seconds / epochs:.2f} s, about every {every}, {100 * share:.0f} % of the time"
+
+
+def _pinned(record: Record) -> bool:
+    """Whether its devices are CPU cores of their own."""
+    return bool(record.spec.get("cores_per_device")) and not record.spec.get("gpus")
+
+
+def devices_outnumber_cores(record: Record) -> bool:
+    """Whether pinned devices need more cores than the job's hosts have (all counted like the first)."""
+    cores = len(record.hardware.get("cores", ())) * record.hosts
+    return bool(cores and _pinned(record) and devices_of(record) * record.spec["cores_per_device"] > cores)
+
+
+def mark_seconds(sentence: str, arms: Sequence[ArmRecords]) -> str:
+    """A sentence about seconds or images/s, marked if an arm that it is about shares cores."""
+    records = [record for arm in arms for record in arm.measured]
+    # launch/job.py pins parameter servers to the workers' cores
+    if any(devices_outnumber_cores(each) or (_pinned(each) and each.spec.get("ps")) for each in records):
+        why = "on cores that its processes share: on other hardware the seconds differ"
+        return f"{sentence.removesuffix('.')} ({why})."
+    return sentence

@@ -132,10 +132,8 @@ def versus_baseline(
         group = [entry for entry in found if entry[0].folder == folder]
         comparisons = statistics.compare([(arm.label, baseline.label) for arm, baseline, _ in group])
         for (arm, baseline, differences), comparison in zip(group, comparisons, strict=True):
-            figure, devices, of_baseline = statistics.figure(baseline.label), arm.devices, baseline.devices
-            if figure is None or devices is None or of_baseline is None:
-                raise AssertionError("both were measured")
-            versus[arm.label] = VersusBaseline(
-                baseline.label, comparison, devices / of_baseline, figure.images_per_s / of_baseline, differences
-            )
+            figure, of_baseline = statistics.figure(baseline.label), devices_of(baseline.measured[0])
+            assert figure is not None  # it was measured
+            per_device, devices = figure.images_per_s / of_baseline, devices_of(arm.measured[0]) / of_baseline
+            versus[arm.label] = VersusBaseline(baseline.label, comparison, devices, per_device, differences)
     return versus

@@ -11,8 +11,7 @@ from tfdist.bench.collectives.results import holds_collectives, read_collectives
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.reading import ResultFolder, read_folder
-from tfdist.bench.report.arm_records import arms_of, label_of
-from tfdist.bench.report.claims import between_epochs
+from tfdist.bench.report.arm_records import between_epochs, disturbances_of, label_of
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of
 from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.format import between, difference, in_unit, labels_of
@@ -26,30 +25,8 @@ from tfdist.bench.report.sections.lost_time import lost_time_section
 from tfdist.bench.report.sections.ratios import folders_section
 from tfdist.bench.report.sections.results import costs_section, results_section, windows_section
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
-from tfdist.bench.report.summary import (
-    NOT_RUN,
-    PARTIAL,
-    REFUTED,
-    WRONG,
-    ArmRow,
-    ReportData,
-    at_most_slower,
-    fastest,
-    others_over,
-    rank,
-    rows_of,
-    statistics_of,
-    why_not_ranked,
-)
-from tfdist.bench.report.warnings import (
-    Trust,
-    TrustLevel,
-    disturbances_of,
-    least_differences,
-    same_pairs,
-    trust_of,
-    warnings_for,
-)
+from tfdist.bench.report.summary import ArmRow, ReportData, at_most_slower, fastest, others_over, rank, summarize
+from tfdist.bench.report.warnings import Trust, TrustLevel, least_differences, same_pairs, trust_of, warnings_for
 from tfdist.bench.same_arms import SamePair
 from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, ArmVerdict, Comparison, Pair
 from tfdist.launch.errors import TfdistError
@@ -64,9 +41,8 @@ def headline(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> tuple[str, 
     return tuple(_of_folder(list(group), folder, trusts[folder][0]) for folder, group in folders)
 
 
-def best_of(rows: Sequence[ArmRow], level: TrustLevel) -> ArmRow | None:
-    """The fastest of the arms that are ranked, which are all of one folder; None: none can be ranked."""
-    rivals, _ = rank([row for row in rows if row.measured])
+def best_of(rivals: Sequence[ArmRow], level: TrustLevel) -> ArmRow | None:
+    """The fastest of the arms that are ranked, which are all of one folder; None: it cannot be named."""
     return fastest(rivals) if len(rivals) == 1 or (rivals and level is not TrustLevel.DO_NOT_USE) else None
 
 
@@ -77,9 +53,10 @@ def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
     rivals, unranked = rank(measured)
     few = ", in too few rounds to compare them" if any(row.rounds < FEWEST_ROUNDS for row in measured) else ""
     fix = f": use --rounds {FEWEST_STARTS} or more" if any(row.rounds_planned < FEWEST_ROUNDS for row in rows) else ""
-    best = best_of(rows, level)
+    best = best_of(rivals, level)
     sentences = [f"{len(measured)} of {counted(len(rows), 'arm')} were measured{few}{fix if few else ''}."]
-    sentences = _ranking(best, rivals, measured) if best else sentences
+    if best:
+        sentences = _ranking(best, rivals, measured)
     left = [f"{label} ({why})" for label, why in unranked.items() if best or not why.startswith("fewer")]
     sentences += [f"Not ranked: {'; '.join(left)}."] if left else []
     rest = [row for row in rows if not row.measured]
@@ -108,8 +85,7 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
         sentences += [f"{shortened(apart)} cannot be compared with it: too few turns beside the same arms."]
     one, independent = best.one_device, best.independent
     if one and one.label != best.label:
-        unsure = one.comparison.verdict is ArmVerdict.CANNOT_TELL
-        few = unsure and one.comparison.rounds < FEWEST_ROUNDS
+        few = one.comparison.rounds < FEWEST_ROUNDS
         verdict = "too few rounds for a verdict" if few else difference(one.comparison)
         limits = between(one.comparison.interval, ".2f")
         which = best.arm if ties else "That"
@@ -123,13 +99,12 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
 
 def ties_of(best: ArmRow, rivals: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
     """The arms that are not measurably slower than the one with the most images/s; none that cannot be compared."""
-    compared = ((row, of) for row, of in others_over(best, rivals) if of.interval)
-    return [(row, of) for row, of in compared if of.verdict is not ArmVerdict.SLOWER]
+    return [(row, of) for row, of in others_over(best, rivals) if of.interval and of.verdict is not ArmVerdict.SLOWER]
 
 
 def _not_counted(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
     """The ceilings and baselines that were not ranked."""
-    others = [row for row in measured if row not in rivals and not why_not_ranked(row)]
+    others = [row for row in measured if row not in rivals and not row.why_not_ranked]
     ceilings = [row.arm for row in others if row.exchange is Exchange.NONE]
     single = [row.arm for row in others if row.devices == 1 and row.arm not in ceilings]
     parts = [f"{', '.join(ceilings)}, without exchange"] if ceilings else []
@@ -176,8 +151,7 @@ def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
         )
     for folder, least in {row.folder: row.statistics.least.get(row.label) for row in rows}.items():
         if least:
-            text = f"Equal arms (A/A) may differ by up to {least:.1%} here: less has no verdict."
-            yield label_of(folder, text)
+            yield label_of(folder, f"Equal arms (A/A) may differ by up to {least:.1%} here: less has no verdict.")
     if gaps := "; ".join(f"{row.label} {text}" for row in rows if (text := between_epochs(row.measured))):
         yield f"Between epochs (validation, checkpoints, new iterators; not in images/s): {gaps}."
     for folder in dict.fromkeys(row.folder for row in rows):
@@ -192,14 +166,14 @@ def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
 
 def key_figures(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> Iterator[KeyFigure]:
     """Figures of the fastest arm; none in a report over several folders, or if no arm can be ranked."""
-    best = best_of(rows, *(level for level, _ in trusts.values())) if len(trusts) == 1 else None
+    rivals, _ = rank(rows)
+    best = best_of(rivals, *(level for level, _ in trusts.values())) if len(trusts) == 1 else None
     if best is None:
         return
-    ties = ties_of(best, rank([row for row in rows if row.measured])[0])
+    ties = ties_of(best, rivals)
     rates = f"{min(row.rate for row, _ in ties):.0f} to {best.rate:.0f}" if ties else f"{best.rate:.1f}"
     of = f"{1 + len(ties)} arms without a measurable difference; {best.arm}: " if ties else ""
-    spread = between(best.spread, ".1f")
-    meaning = f"{of}whole job, {counted(best.devices or 0, 'device')}{spread}"
+    meaning = f"{of}whole job, {counted(best.devices or 0, 'device')}{between(best.spread, '.1f')}"
     yield KeyFigure(f"{rates} {in_unit('images/s', [best])}", meaning)
     one, independent = best.one_device, best.independent
     if one and one.label != best.label:
@@ -279,18 +253,18 @@ def summarize_report(
     folders: Sequence[ResultFolder], baseline: str | None = None
 ) -> tuple[tuple[ArmRow, ...], tuple[SamePair, ...]]:
     """The rows of a report and its A/A pairs. All its comparisons are one family, and none decides less than A/A."""
-    arms = arms_of(folders, baseline)
-    statistics = statistics_of(arms, folders)
-    rows = rows_of(arms, statistics)
+    rows = summarize(folders, baseline)
+    if not rows:
+        return (), ()
     pairs = same_pairs(rows)
     statistics = replace(
-        statistics,
+        rows[0].statistics,
         least=least_differences(rows, pairs),
         family=tuple(dict.fromkeys(_compared(rows))),
         # shared by the comparisons within folders and those with each of them
         error=ERROR / max(len(folders), 1),
     )
-    return rows_of(arms, statistics), pairs
+    return summarize(folders, baseline, statistics), pairs
 
 
 def _compared(rows: Sequence[ArmRow]) -> Iterator[Pair]:
@@ -300,9 +274,8 @@ def _compared(rows: Sequence[ArmRow]) -> Iterator[Pair]:
             if versus and versus.label != row.label:
                 yield row.label, versus.label
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row.folder)]
-    for group in (*(rank([row for row in each if row.measured])[0] for each in groups), *map(ranked, series_of(rows))):
-        if group:
-            yield from ((row.label, fastest(group).label) for row in group if row is not fastest(group))
+    for group in (*(rank(each)[0] for each in groups), *map(ranked, series_of(rows))):
+        yield from ((row.label, fastest(group).label) for row in group if row is not fastest(group))
     yield from ((sync.label, other.label) for sync, other in sync_and_async(rows))
 
 
@@ -363,8 +336,7 @@ def _facts(
     folders: Sequence[ResultFolder], rows: Sequence[ArmRow], environment: Mapping[str, tuple[str, ...]]
 ) -> Iterator[str]:
     """When, how much and on what it was measured."""
-    days = sorted({folder.bench.started[:10] for folder in folders if folder.bench})
-    if days:
+    if days := sorted({folder.bench.started[:10] for folder in folders if folder.bench}):
         yield days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     yield counted(len(rows), "arm")
     yield counted(max(row.rounds_planned for row in rows), "round")
@@ -381,7 +353,7 @@ def _failures(rows: Iterable[ArmRow]) -> Iterator[str]:
                 when = "all rounds" if record.status == RecordStatus.REFUSED else f"round {record.round}"
                 logs = f" (logs: `{record.run_dir}`)" if record.run_dir else ""
                 yield f"{row.label}, {when}: **{record.status}**: {record.reason}{logs}"
-        if row.status in (NOT_RUN, PARTIAL, REFUTED, WRONG):
+        if row.status not in list(RecordStatus):  # it is that of no record
             yield f"{row.label}: **{row.status}**: {row.reason}"
 
 

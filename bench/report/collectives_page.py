@@ -37,13 +37,11 @@ def write_collectives(sweep: Sweep, out: Path) -> Path:
 
 
 def _warnings(sweep: Sweep) -> Iterator[Warning]:
-    wrong = shortened(line.arm for line in sweep.lines if line.wrong)
-    if wrong:
+    if wrong := shortened(line.arm for line in sweep.lines if line.wrong):
         yield Warning(
             "wrong-results", f"{wrong}: results were wrong.", "Do not train with it; report it to TensorFlow."
         )
-    loopback = shortened(line.arm for line in sweep.lines if line.communication and line.hosts == 1)
-    if loopback:
+    if loopback := shortened(line.arm for line in sweep.lines if line.communication and line.hosts == 1):
         yield Warning(
             "loopback",
             f"{loopback}: all processes ran on one host and communicated through its memory, not over a network.",

@@ -1,6 +1,6 @@
 """The columns of a row: exact values for files, formatted text for readers. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import pandas as pd
@@ -25,14 +25,10 @@ def scaling_of(rows: Sequence[ArmRow]) -> Scaling:
     known = [row for row in rows if row.batch_per_replica and row.batch_global]
     if not known:
         return "unknown"
-    if _same_within_folders((row.folder, row.batch_per_replica) for row in known):
+    folders = len({row.folder for row in known})
+    if len({(row.folder, row.batch_per_replica) for row in known}) == folders:
         return "weak"
-    return "strong" if _same_within_folders((row.folder, row.batch_global) for row in known) else "mixed"
-
-
-def _same_within_folders(sizes: Iterable[tuple[str, float | None]]) -> bool:
-    distinct = set(sizes)
-    return len(distinct) == len({folder for folder, _ in distinct})
+    return "strong" if len({(row.folder, row.batch_global) for row in known}) == folders else "mixed"
 
 
 def values_of(row: ArmRow, scaling: str) -> dict[str, Any]:
@@ -136,8 +132,6 @@ COST_COLUMNS = (
     Column("images per joule", ("images_per_joule",), "{:.2f}"),
 )
 """The columns of the second table of report.md, from `ArmRow.costs`."""
-_SEVERAL_HOSTS = ("hosts", "link")
-"""Columns shown only if an arm has several hosts."""
 
 SHORT = ("arm", "sync or async", "devices", "images/s (whole job)", "95 % interval", "speed-up", "efficiency")
 """The columns for a terminal."""
@@ -149,5 +143,5 @@ NARROWEST = ("arm", "images/s (whole job)")
 def columns_for(rows: Sequence[ArmRow], names: Sequence[str] = ()) -> list[Column]:
     """The columns of the first table for these rows, or those called `names`."""
     several = any(row.hosts > 1 for row in rows)
-    shown = [each for each in COLUMNS if several or each.title not in _SEVERAL_HOSTS]
+    shown = [each for each in COLUMNS if several or each.title not in ("hosts", "link")]
     return for_unit([each for each in shown if not names or each.title in names], rows)

@@ -7,7 +7,6 @@ from typing import Any
 
 from tfdist.bench.report.arm_records import ArmRecords
 from tfdist.models.record import RankRecord, Record
-from tfdist.models.throughput import window_step_ms
 from tfdist.strategies.catalog import CATALOG
 
 
@@ -22,20 +21,19 @@ def joules(ranks: Sequence[RankRecord]) -> float | None:
         if not rank.windows or not all(window.usage and window.usage.gpus for window in rank.windows):
             return None
         energies: dict[int, float] = {}
-        for window in rank.windows:
-            for gpu in window.usage.gpus if window.usage else ():
-                # by the GPU's counter; without one, its power at the window's end for the whole window
-                energy = gpu.power_w * window.elapsed_s if gpu.energy_j is None else gpu.energy_j
-                energies[gpu.index] = energies.get(gpu.index, 0.0) + energy
+        for window, gpu in ((each, gpu) for each in rank.windows if each.usage for gpu in each.usage.gpus):
+            # by the GPU's counter; without one, its power at the window's end for the whole window
+            energy = gpu.power_w * window.elapsed_s if gpu.energy_j is None else gpu.energy_j
+            energies[gpu.index] = energies.get(gpu.index, 0.0) + energy
         for index, energy in energies.items():
             by_gpu.setdefault((rank.host, index), energy)
     return sum(by_gpu.values()) if by_gpu else None
 
 
-_OF_GPUS = ("gpu_memory_mb", "gpu_utilization", "gpu_clock_mhz", "gpu_throttle", "gpu_power_w")
+_OF_GPUS = ("gpu_memory_mb", "gpu_utilization", "gpu_clock_mhz", "gpu_throttle", "gpu_power_w", "images_per_joule")
 
 
-def _gpu_values(records: Sequence[Record]) -> dict[str, Any]:
+def _gpu_values(records: Sequence[Record], images_per_s: float | None) -> dict[str, Any]:
     """Costs over all windows of all turns; each None without readings."""
     windows = [window for record in records for rank in record.ranks for window in rank.windows]
     readings = [gpu for window in windows if window.usage for gpu in window.usage.gpus]
@@ -43,15 +41,16 @@ def _gpu_values(records: Sequence[Record]) -> dict[str, Any]:
         return dict.fromkeys(_OF_GPUS)
     energies = [joules(record.ranks) for record in records]
     known = [energy for energy in energies if energy is not None]
-    seconds = math.fsum(
-        max(math.fsum(window.elapsed_s for window in rank.windows) for rank in record.ranks) for record in records
-    )
+    elapsed_s = [[math.fsum(window.elapsed_s for window in rank.windows) for rank in each.ranks] for each in records]
+    seconds = math.fsum(map(max, elapsed_s))
+    power = math.fsum(known) / seconds if len(known) == len(energies) and seconds else None
     values = (
         max(gpu.memory_bytes for gpu in readings) / 1e6,  # the most on one GPU at a window's end
         fmean(gpu.utilization for gpu in readings),
         fmean(gpu.sm_clock_mhz for gpu in readings),
         ", ".join(dict.fromkeys(gpu.throttle for gpu in readings if gpu.throttle)),
-        math.fsum(known) / seconds if len(known) == len(energies) and seconds else None,  # of all GPUs of the job
+        power,  # of all GPUs of the job
+        images_per_s / power if images_per_s and power else None,
     )
     return dict(zip(_OF_GPUS, values, strict=True))
 
@@ -60,7 +59,7 @@ _PHASES = ("import", "strategy", "build", "trace", "first_step_end")
 """Start-up phases in seconds; `first_step_end` counts from the start of the process to the end of the first step."""
 
 
-def cost_values(arm: ArmRecords) -> dict[str, Any]:
+def cost_values(arm: ArmRecords, images_per_s: float | None) -> dict[str, Any]:
     """Columns of report.csv and report.json, documented in bench_results/README.md; None: not measured."""
     # of each process, parameter servers included, by the operating system; else by its task
     peaks = [
@@ -73,16 +72,15 @@ def cost_values(arm: ArmRecords) -> dict[str, Any]:
     # the system counts both a little differently: a peak is not less than what was resident at some time
     largest = max((peak for record in peaks for peak in (*record, resident or 0)), default=None)
     servers = [role.name for role in CATALOG[arm.strategy].roles if role.serves and not role.computes]
-    steps = [value for record in arm.measured for value in window_step_ms(record)]
     return {
         **{f"start_{phase}_s": _start_s(arm, phase) for phase in _PHASES},
         "cpu_cores": _cores(arm.measured, None),
         "cpu_cores_parameter_servers": _cores(arm.measured, servers) if arm.spec.get("ps") else None,
-        **dict(zip(("step_ms_p50", "step_ms_p95", "step_ms_p99"), _percentiles(steps), strict=True)),
+        **dict(zip(("step_ms_p50", "step_ms_p95", "step_ms_p99"), _percentiles(arm.step_ms), strict=True)),
         "memory_largest_process_mb": _mega(resident),
         "peak_memory_largest_process_mb": _mega(largest),
         "peak_memory_job_mb": _mega(max(map(sum, peaks), default=None)),
-        **_gpu_values(arm.measured),
+        **_gpu_values(arm.measured, images_per_s),
     }
 
 
@@ -100,14 +98,9 @@ def _cores(records: Sequence[Record], roles: Collection[str] | None) -> float | 
     """CPU seconds per second of the tasks of these roles; None: of all tasks."""
     usages = [record.hosts_usage for record in records if record.hosts_usage]
     seconds = sum(max(host.seconds for host in hosts) for hosts in usages)
-    cpu_s = [
-        cpu_s
-        for hosts in usages
-        for host in hosts
-        for task, cpu_s in host.cpu_s.items()
-        if roles is None or task.rpartition("-")[0] in roles
-    ]
-    return sum(cpu_s) / seconds if seconds else None
+    tasks = [task for hosts in usages for host in hosts for task in host.cpu_s.items()]
+    cpu_s = sum(cpu_s for task, cpu_s in tasks if roles is None or task.rpartition("-")[0] in roles)
+    return cpu_s / seconds if seconds else None
 
 
 def _percentiles(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:

@@ -5,18 +5,19 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 from tfdist.bench.table import EMPTY, Column, Table
 
-_NAME = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ-(.+)\Z")
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NAME = re.compile(r"\A(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ-(.+)\Z")
 """Names of folders of `tfdist bench`: 20260101T120000Z-cpu."""
-_LABELS = (r"\6", r"\6 \1-\2-\3", r"\6 \4h\5", r"\6 \1-\2-\3 \4h\5")
-"""The shortest first: `cpu`, `cpu 2026-01-01`, `cpu 12h00`, `cpu 2026-01-01 12h00`."""
+_LABELS = (r"\6", r"\6 \1-\2-\3", r"\6 \4h\5", r"\6 \1-\2-\3 \4h\5", r"\g<0>")
+"""The shortest first: `cpu`, `cpu 2026-01-01`, `cpu 12h00`, `cpu 2026-01-01 12h00`, the whole name."""
 
 
 def labels_of(roots: Sequence[Path]) -> list[str]:
@@ -26,11 +27,9 @@ def labels_of(roots: Sequence[Path]) -> list[str]:
     """
     names = [root.resolve().name for root in roots]
     for form in _LABELS:
-        labels = [match.expand(form) if (match := _NAME.match(name)) else name for name in names]
+        labels = [_NAME.sub(form, name) for name in names]
         if len(set(labels)) == len(labels):
             return labels
-    if len(set(names)) == len(names):
-        return names
     paths = [str(root.resolve()) for root in roots]
     common = os.path.commonpath(paths)
     return [os.path.relpath(path, common) for path in paths]
@@ -55,12 +54,9 @@ def for_unit(columns: Iterable[Column], rows: Sequence[ArmRow]) -> list[Column]:
 def in_unit(text: str, rows: Iterable[ArmRow]) -> str:
     """`text` about these rows with `examples/s` in place of `images/s` if all of them ran the user's own program."""
     specs = [record.spec for row in rows for record in row.records]
-    own = bool(specs) and all(spec.get("command") for spec in specs)
-    return (
-        re.sub(r"\b([Ii])mage(s?)\b", lambda found: ("Ex" if found[1] == "I" else "ex") + f"ample{found[2]}", text)
-        if own
-        else text
-    )
+    if not specs or not all(spec.get("command") for spec in specs):
+        return text
+    return re.sub(r"\b([Ii])mage(s?)\b", lambda found: ("Ex" if found[1] == "I" else "ex") + f"ample{found[2]}", text)
 
 
 def ends(name: str, value: Interval | None) -> dict[str, float | None]:
@@ -75,14 +71,14 @@ def between(value: Interval | None, form: str) -> str:
 
 def difference(comparison: Comparison) -> str:
     """`measurably faster`, `measurably slower` or `no measurable difference`."""
-    certain = comparison.verdict is not ArmVerdict.CANNOT_TELL
-    return f"measurably {comparison.verdict}" if certain else "no measurable difference"
+    unsure = comparison.verdict is ArmVerdict.CANNOT_TELL
+    return "no measurable difference" if unsure else f"measurably {comparison.verdict}"
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def to_csv(table: pd.DataFrame) -> str:
+def to_csv(table: "pd.DataFrame") -> str:
     """Six significant digits; a missing value is an empty cell. Texts that a spreadsheet would compute begin with '."""
 
     def as_text(cell: Any) -> Any:

@@ -88,7 +88,7 @@ def _reproducible(arm: ArmRecords) -> bool:
 def _losses(record: Record) -> _Losses | None:
     warmup = record.ranks[0].warmup if record.ranks else ()
     steps = accumulate(window.steps for window in warmup)
-    losses = {step: window.loss for step, window in zip(steps, warmup, strict=True)}
+    losses = dict(zip(steps, (window.loss for window in warmup), strict=True))
     first, later = losses.get(FIRST), losses.get(LATER)
     return None if first is None or later is None else _Losses(first, later)
 
@@ -127,10 +127,8 @@ class ArmRow(ArmRecords):
 
     @cached_property
     def costs(self) -> Mapping[str, Any]:
-        """`cost_values`, and the images per joule of all GPUs."""
-        values = cost_values(self)
-        power = values["gpu_power_w"]
-        return {**values, "images_per_joule": self.images_per_s / power if self.images_per_s and power else None}
+        """`cost_values` of its records."""
+        return cost_values(self, self.images_per_s)
 
     @property
     def valid(self) -> bool:
@@ -179,6 +177,12 @@ class ArmRow(ArmRecords):
                 )
         return ""
 
+    @property
+    def why_not_ranked(self) -> str:
+        """Why the figures of a measured arm are not ranked, whatever the others are; empty: they may be."""
+        reasons = {WRONG: "wrong losses", REFUTED: "its program did not train under its strategy"}
+        return reasons.get(self.status, self.contradiction)
+
     def has_batch_of(self, other: "ArmRow") -> bool:
         """Whether a step has as many examples of a device or of all; of the built-in training the suite decides."""
         same = self.batch_global == other.batch_global or self.batch_per_replica == other.batch_per_replica
@@ -210,43 +214,31 @@ class ArmRow(ArmRecords):
         return next((record.link for record in self.records if record.link), {})
 
 
-def summarize(folders: Sequence[ResultFolder], baseline: str | None = None) -> tuple[ArmRow, ...]:
+def summarize(
+    folders: Sequence[ResultFolder], baseline: str | None = None, statistics: Statistics | None = None
+) -> tuple[ArmRow, ...]:
     """A row for every arm of every folder in the order of the suite, those that never ran included.
-
-    Each set of comparisons has an error rate of its own, unlike in `build.summarize_report`.
 
     Args:
         folders: read before.
         baseline: an arm with which all others are compared, in place of the suite's; None: that.
+        statistics: those with the rules of a report; None: each set of comparisons has an error rate of its own.
     """
     arms = arms_of(folders, baseline)
-    return rows_of(arms, statistics_of(arms, folders))
-
-
-def statistics_of(arms: Sequence[ArmRecords], folders: Sequence[ResultFolder]) -> Statistics:
-    """The figures of the arms of these folders, by label."""
-    floor = max((folder.bench.floor for folder in folders if folder.bench), default=FLOOR)
-    return Statistics({arm.label: arm.rates for arm in arms}, floor)
-
-
-def rows_of(arms: Sequence[ArmRecords], statistics: Statistics) -> tuple[ArmRow, ...]:
-    """A row for each of these arms."""
+    statistics = statistics or statistics_of(arms, folders)
     one_device = versus_baseline(arms, statistics, "one device")
     independent = versus_baseline(arms, statistics, "independent")
     wrong = wrong_arms(arms)
     rows = []
     for arm in arms:
-        figure, label = statistics.figure(arm.label), arm.label
-        status, reason = (WRONG, wrong[label]) if label in wrong else _status(arm)
-        if arm.refutation:
-            status, reason = REFUTED, arm.refutation
+        figure, (status, reason) = statistics.figure(arm.label), _status(arm, wrong.get(arm.label))
         rows.append(
             ArmRow(
                 **{each.name: getattr(arm, each.name) for each in fields(arm)},
                 images_per_s=figure.images_per_s if figure else None,
                 spread=figure.interval if figure else None,
-                one_device=one_device.get(label),
-                independent=independent.get(label),
+                one_device=one_device.get(arm.label),
+                independent=independent.get(arm.label),
                 status=status,
                 reason=reason,
                 statistics=statistics,
@@ -255,21 +247,22 @@ def rows_of(arms: Sequence[ArmRecords], statistics: Statistics) -> tuple[ArmRow,
     return tuple(rows)
 
 
-def why_not_ranked(row: ArmRow) -> str:
-    """Why the figures of a measured arm are not ranked, whatever the others are; empty: they may be."""
-    reasons = {WRONG: "wrong losses", REFUTED: "its program did not train under its strategy"}
-    return reasons.get(row.status, row.contradiction)
+def statistics_of(arms: Sequence[ArmRecords], folders: Sequence[ResultFolder]) -> Statistics:
+    """The figures of the arms of these folders, by label."""
+    floor = max((folder.bench.floor for folder in folders if folder.bench), default=FLOOR)
+    return Statistics({arm.label: arm.rates for arm in arms}, floor)
 
 
-def rank(measured: Sequence[ArmRow]) -> tuple[list[ArmRow], dict[str, str]]:
-    """The arms of a folder that are compared with each other, and label -> why others are not ranked.
+def rank(rows: Sequence[ArmRow]) -> tuple[list[ArmRow], dict[str, str]]:
+    """The measured arms of a folder that are compared with each other, and label -> why others are not ranked.
 
     Trainings without exchange are a ceiling and those on one device a baseline: they are compared only if nothing else
     was measured. A single arm is, whatever its rounds.
     """
-    exchanging = [row for row in measured if row.exchange is not Exchange.NONE] or list(measured)
+    measured = [row for row in rows if row.measured]
+    exchanging = [row for row in measured if row.exchange is not Exchange.NONE] or measured
     few = f"fewer than {FEWEST_ROUNDS} rounds" if len(exchanging) > 1 else ""
-    reasons = {row.label: why_not_ranked(row) or (few if row.rounds < FEWEST_ROUNDS else "") for row in measured}
+    reasons = {row.label: row.why_not_ranked or (few if row.rounds < FEWEST_ROUNDS else "") for row in measured}
     right = [row for row in exchanging if not reasons[row.label]]
     rivals = [row for row in right if (row.devices or 0) > 1] or right
     if rivals:  # programs of the user's own at equal work: that of most of them, by device or by step
@@ -300,7 +293,11 @@ def at_most_slower(comparisons: Iterable[Comparison]) -> str:
     return f"{percent}%"
 
 
-def _status(arm: ArmRecords) -> tuple[str, str]:
+def _status(arm: ArmRecords, wrong: str | None) -> tuple[str, str]:
+    if arm.refutation:
+        return REFUTED, arm.refutation
+    if wrong:
+        return WRONG, wrong
     bad = next((record for record in arm.records if record.status != RecordStatus.OK), None)
     if bad and not (arm.measured and bad.status == RecordStatus.INTERRUPTED):
         return bad.status, bad.reason

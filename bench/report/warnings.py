@@ -9,10 +9,10 @@ from itertools import groupby
 from statistics import fmean, linear_regression, median, pvariance
 from typing import Any
 
-from tfdist.bench.disturbance import LIMIT, Cause, Disturbance, disturbances
+from tfdist.bench.disturbance import LIMIT, Cause
 from tfdist.bench.noise import ASSUMED_SD, FEWEST_STARTS
 from tfdist.bench.references import NO_EFFECT
-from tfdist.bench.report.claims import devices_outnumber_cores
+from tfdist.bench.report.arm_records import devices_outnumber_cores, disturbances_of
 from tfdist.bench.report.columns import scaling_of
 from tfdist.bench.report.section import Warning
 from tfdist.bench.report.summary import WRONG, ArmRow
@@ -20,9 +20,7 @@ from tfdist.bench.same_arms import SamePair
 from tfdist.bench.statistics import FEWEST_ROUNDS, LEAST_OF_FEW_STARTS, ArmVerdict, OddStart, Statistics
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import counted, shortened
-from tfdist.models.record import Record
 from tfdist.models.strategy_check import StrategyCheck
-from tfdist.models.throughput import measuring_ranks
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import Communication, StrategyName
 
@@ -206,11 +204,6 @@ _MANY_ARMS = 5
 """Fewer than these are always listed with the rounds of each."""
 
 
-def disturbances_of(turn: Record) -> tuple[Disturbance, ...]:
-    """What disturbed it."""
-    return disturbances({rank.task: rank.windows for rank in measuring_ranks(turn)}, turn.hosts_usage)
-
-
 def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     """Those that apply, with the arms and rounds that they touch."""
     turns = [(row, record) for row in rows for record in row.measured]
@@ -320,8 +313,7 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
         )
     yield from turn_warnings(rows)
     yield from idle_warnings(rows)
-    few = [row.label for row in rows if row.rounds_planned < FEWEST_ROUNDS]
-    if few:
+    if few := [row.label for row in rows if row.rounds_planned < FEWEST_ROUNDS]:
         yield Warning(
             "few-rounds",
             f"{listed(few, len(rows))}: fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
@@ -335,8 +327,7 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             f"({ASSUMED_SD:.1%}), and differences below {LEAST_OF_FEW_STARTS:.0%} have no verdict.",
             f"Run 'tfdist bench' with --incarnations {FEWEST_STARTS} or more.",
         )
-    shared = [row.label for row in rows if any(map(devices_outnumber_cores, row.measured))]
-    if shared:
+    if shared := [row.label for row in rows if any(map(devices_outnumber_cores, row.measured))]:
         yield Warning(
             "shared-cores",
             f"{listed(shared, len(rows))}: more devices than CPU cores, so devices share cores.",

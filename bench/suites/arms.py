@@ -107,23 +107,21 @@ def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> CompleteSpec[Stra
 def _hosts_of(arm: Arm, machines: Machines) -> Machines:
     if arm.hosts > len(machines):
         available = f"{counted(len(machines), 'host')} {'is' if len(machines) == 1 else 'are'} available"
-        raise MissingHardwareError(
-            f"the arm needs {arm.hosts} hosts, {available}: name more with --hosts or --hostfile"
-        )
+        fix = "name more with --hosts or --hostfile"
+        raise MissingHardwareError(f"the arm needs {arm.hosts} hosts, {available}: {fix}")
     hosts = dict(list(machines.items())[: arm.hosts])
     return assign_slots(hosts, None, arm.choices.get("devices", 1)) if arm.hosts > 1 else hosts
 
 
-def _check_devices(arm: Arm, machine: Machine, hosts: Machines, dev: Path = Path("/dev")) -> None:
+def _check_devices(arm: Arm, machine: Machine, hosts: Machines) -> None:
     """A machine with GPUs always trains on them, so an arm for the other kind of device is refused."""
     gpus = arm.choices.get("gpus")
     if gpus is True and not machine.gpus:
         raise MissingHardwareError("the arm needs GPUs and this machine has none: run it on one that has")
     if gpus is False and machine.gpus:
-        raise MissingHardwareError(
-            "the arm is for CPUs and this machine has GPUs: hide them with CUDA_VISIBLE_DEVICES=-1"
-        )
+        fix = "hide them with CUDA_VISIBLE_DEVICES=-1"
+        raise MissingHardwareError(f"the arm is for CPUs and this machine has GPUs: {fix}")
     files = CATALOG[arm.choices["strategy"]].device_files
     local = all(host.local for host in hosts)
-    if files and local and not os.environ.get("TPU_NAME") and not any((dev / file).exists() for file in files):
+    if files and local and not os.environ.get("TPU_NAME") and not any(Path("/dev", file).exists() for file in files):
         raise MissingHardwareError("the arm needs a TPU and this machine has none: run it on a TPU VM, or set TPU_NAME")

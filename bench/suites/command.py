@@ -62,10 +62,8 @@ def check_complete(suite: Suite, option: str) -> None:
     """
     masked = next((arm.name for arm in suite.arms if any(REDACTED in word for word in arm.command)), None)
     if masked is not None:
-        raise TfdistError(
-            f"{option}: the command of {masked} has secrets, which are not saved: give it again, after -- "
-            "or with --suite FILE"
-        )
+        fix = "give it again, after -- or with --suite FILE"
+        raise TfdistError(f"{option}: the command of {masked} has secrets, which are not saved: {fix}")
 
 
 def _alike(one: Arm, other: Arm) -> bool:
@@ -110,10 +108,8 @@ def check_measures(program: Program) -> None:
                         return
                 files += [file for file in found if file not in files]
     if files:
-        raise TfdistError(
-            f"{shortened(map(str, files))}: no step would be measured: call tfdist.measure.steps() or pass "
-            "tfdist.measure.Callback() to fit, as docs/convert.md shows"
-        )
+        fix = "call tfdist.measure.steps() or pass tfdist.measure.Callback() to fit, as docs/convert.md shows"
+        raise TfdistError(f"{shortened(map(str, files))}: no step would be measured: {fix}")
 
 
 def _files(folder: Path, module: str) -> Iterator[Path]:

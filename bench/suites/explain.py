@@ -30,9 +30,8 @@ def explained(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[Suite,
         TfdistError: there is no loss to explain, or arms end when they have learned enough.
     """
     if suite.until_accuracy is not None:
-        raise TfdistError(
-            f"explain: the arms of suite {suite.name} end at an accuracy; use a suite without until_accuracy"
-        )
+        fix = "use a suite without until_accuracy"
+        raise TfdistError(f"explain: the arms of suite {suite.name} end at an accuracy; {fix}")
     known = [_SuiteArm(arm, _spec(arm, specs[arm.name])) for arm in suite.arms if arm.name in specs]
     if len(known) == len(suite.arms) and not any(explainable(each.spec) for each in known):
         raise TfdistError(f"explain: no arm of suite {suite.name} has several devices that exchange gradients; omit it")
@@ -93,9 +92,5 @@ def _needed(entry: _SuiteArm, names: Set[str]) -> Iterator[_SuiteArm]:
 def _needs_phases(entry: _SuiteArm, known: Sequence[_SuiteArm]) -> bool:
     if explainable(entry.spec):
         return entry.spec.get("dataset") == SYNTHETIC
-    independents = (
-        reference(each.spec, Reference.INDEPENDENT)
-        for each in known
-        if explainable(each.spec) and each.arm.hosts == entry.arm.hosts
-    )
-    return any(identity(entry.spec) == identity(spec) for spec in independents)
+    alike = [each for each in known if explainable(each.spec) and each.arm.hosts == entry.arm.hosts]
+    return any(identity(entry.spec) == identity(reference(each.spec, Reference.INDEPENDENT)) for each in alike)

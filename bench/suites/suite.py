@@ -210,18 +210,15 @@ def _with_incarnations(suite: Suite, chosen: bool) -> Suite:
 
 def _check_scaling_and_accuracy(suite: Suite, source: str) -> None:
     if suite.scaling not in _FIXED:
-        raise TfdistError(
-            f"{source} has scaling = {suite.scaling!r}: "
-            "choose weak (batch per device fixed) or strong (global batch fixed)"
-        )
+        fix = "choose weak (batch per device fixed) or strong (global batch fixed)"
+        raise TfdistError(f"{source} has scaling = {suite.scaling!r}: {fix}")
     fixed = _FIXED[suite.scaling]
     for arm in (arm for arm in suite.arms if not arm.command):  # the batch size of a program is its own
         # an arm that sets the batch size which its suite's scaling does not fix would do other work than the rest
         other = next((key for key in _FIXED.values() if key != fixed and key in arm.choices), None)
         if other:
-            raise TfdistError(
-                f"{source}, arm {arm.name!r}, has {other}, but {suite.scaling} scaling fixes {fixed}: use that instead"
-            )
+            what = f"has {other}, but {suite.scaling} scaling fixes {fixed}"
+            raise TfdistError(f"{source}, arm {arm.name!r}, {what}: use that instead")
         if suite.scaling == "strong" and fixed not in arm.choices:
             raise TfdistError(f"{source}, arm {arm.name!r}, has no {fixed} to fix: set it in [defaults]")
     if suite.until_accuracy is None:
@@ -232,7 +229,5 @@ def _check_scaling_and_accuracy(suite: Suite, source: str) -> None:
         raise TfdistError(f"{source} is isolated, so that each turn starts over: omit until_accuracy")
     unknown = next((arm.name for arm in suite.arms if not (arm.command or arm.choices.get("evaluate_turns"))), None)
     if unknown is not None:
-        raise TfdistError(
-            f"{source} has until_accuracy, but arm {unknown!r} is not evaluated: "
-            "set evaluate_turns = true in [defaults]"
-        )
+        fix = "set evaluate_turns = true in [defaults]"
+        raise TfdistError(f"{source} has until_accuracy, but arm {unknown!r} is not evaluated: {fix}")

@@ -1,14 +1,16 @@
 """The outcome of a launch, as text and as JSON."""
 
+import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TextIO
 
 import typer
 
 from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
-from tfdist.launch.diagnosis.straggler import HeldUp
+from tfdist.launch.diagnosis.straggler import StragglerReport
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
@@ -20,6 +22,8 @@ from tfdist.strategies.options import StrategyName
 
 SHOWN_ATTEMPTS = 10
 """Attempts shown at the start and at the end of a long list."""
+IsShown = Callable[[str, Sequence[str]], bool]
+"""Whether these last lines of a task are on the screen already."""
 
 
 def show_outcome(
@@ -30,7 +34,7 @@ def show_outcome(
     json: bool,
     again: str = "",
     resume: str = "",
-    is_shown: Callable[[str, Sequence[str]], bool] | None = None,
+    is_shown: IsShown | None = None,
 ) -> None:
     """Print how a launch ended.
 
@@ -44,7 +48,7 @@ def show_outcome(
         is_shown: whether these last lines of a task are on the screen already; None: nothing is.
     """
     if outcome.status is not Status.OK:
-        show_failure(outcome, sys.stderr, again, resume, is_shown)
+        show_failure(outcome, again, resume, is_shown)
     elif record is not None and record.status is not RecordStatus.OK:
         typer.echo(plain(f"tfdist: {record.reason}; logs: {outcome.run_dir}"), err=True)
     elif not quiet:
@@ -70,7 +74,7 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
         "wall_s": round(outcome.wall_s, 3),
         "run_dir": outcome.run_dir,
         "attempts": [asdict(attempt) for attempt in outcome.attempts],
-        "held_up": [asdict(each) for each in outcome.held_up],
+        "stragglers": [asdict(each) for each in outcome.stragglers],
         "not_restarted": outcome.not_restarted,
         "tasks": {
             name: {"exit_code": exit.code, "peak_memory_bytes": exit.peak_memory_bytes, "cpu_s": round(exit.cpu_s, 3)}
@@ -91,7 +95,7 @@ def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
     restarts = len(outcome.attempts) - 1
     after = f" after {counted(restarts, 'restart')}" if restarts > 0 else ""
     parts = [f"done in {outcome.wall_s:.1f} s{after}", *([] if record is None else _results(record))]
-    lines = [", ".join(parts) + f"; kept in {outcome.run_dir}", *held_up_lines(outcome.held_up)]
+    lines = [", ".join(parts) + f"; kept in {outcome.run_dir}", *straggler_lines(outcome.stragglers)]
     typer.echo(plain("\n".join(lines)), file=out)
 
 
@@ -117,18 +121,11 @@ def _loss(rank: RankRecord) -> float | None:
     return rank.windows[-1].loss if rank.windows else None
 
 
-def show_failure(
-    outcome: Outcome,
-    err: TextIO,
-    again: str = "",
-    resume: str = "",
-    is_shown: Callable[[str, Sequence[str]], bool] | None = None,
-) -> None:
-    """Print who failed first and why, the traceback, what to do, how the other tasks ended, and the command.
+def show_failure(outcome: Outcome, again: str = "", resume: str = "", is_shown: IsShown | None = None) -> None:
+    """Print to stderr who failed first and why, the traceback, what to do, how the other tasks ended, and the command.
 
     Args:
         outcome: of a job that failed.
-        err: the stream for it.
         again: the command that runs the job again; by default this one.
         resume: the command that continues it from its last checkpoint, if there is one.
         is_shown: whether these last lines of a task are on the screen already; None: nothing is.
@@ -138,15 +135,21 @@ def show_failure(
     if outcome.culprit is not None and not (is_shown and is_shown(outcome.culprit, outcome.log)):
         lines += [f"  | {replace_surrogates(line)}" for line in outcome.log]
     lines += [f"  hint:  {hint}" for hint in outcome.hints]
-    lines += [f"  then {who} {ending}" for ending, who in _grouped(outcome.casualties).items()]
+    for ending in dict.fromkeys(outcome.casualties.values()):
+        lines += [f"  then {listed(task for task, how in outcome.casualties.items() if how == ending)} {ending}"]
     lines += [f"  warning: {warning}" for warning in outcome.warnings]
-    lines += attempt_lines(outcome.attempts) + held_up_lines(outcome.held_up)
+    lines += attempt_lines(outcome.attempts) + straggler_lines(outcome.stragglers)
     lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
     if outcome.exit_code == ExitCode.STALL:
         lines += [f"  stacks: {outcome.run_dir}/attempt-{len(outcome.attempts) - 1}/*/stacks.txt"]
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
     lines += [f"  resume: {resume}"] if resume else []
-    print(plain("\n".join(lines)), file=err)
+    typer.echo(plain("\n".join(lines)), err=True)
+
+
+def traces_line(folder: Path) -> str:
+    """What reads the traces in this folder."""
+    return f"traces: {shlex.join(['tensorboard', '--logdir', str(folder)])} (with tensorboard-plugin-profile)"
 
 
 def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
@@ -161,9 +164,9 @@ def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
     return [*lines[:SHOWN_ATTEMPTS], f"  ... {more} more attempts in outcome.json", *lines[-SHOWN_ATTEMPTS:]]
 
 
-def held_up_lines(held_up: Sequence[HeldUp]) -> list[str]:
+def straggler_lines(stragglers: Sequence[StragglerReport]) -> list[str]:
     """A line for each worker that held the others up, and for how long; of many, those of the longest times."""
-    longest = sorted(held_up, key=lambda each: each.since - each.until)[:SHOWN_ATTEMPTS]
+    longest = sorted(stragglers, key=lambda each: each.since - each.until)[:SHOWN_ATTEMPTS]
     return [f"  for {duration(each.until - each.since)} {each.sentence}" for each in longest]
 
 
@@ -173,11 +176,3 @@ def _attempt_line(attempt: Attempt) -> str:
     last = "" if attempt.last_step is None else f"to step {attempt.last_step}"
     note = attempt.note and f"({attempt.note})"
     return f"attempt {attempt.number}: {' '.join(filter(None, (seconds, first, last, note)))}: {attempt.reason}"
-
-
-def _grouped(casualties: Mapping[str, str]) -> dict[str, str]:
-    """The tasks of each ending: `worker-1, worker-2 and 5 more`."""
-    tasks: dict[str, list[str]] = {}
-    for task, ending in casualties.items():
-        tasks.setdefault(ending, []).append(task)
-    return {ending: listed(names) for ending, names in tasks.items()}

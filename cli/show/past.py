@@ -4,7 +4,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TextIO
 
@@ -42,12 +42,12 @@ def watch(run_dir: RunDir, out: TextIO, streams: Sequence[StreamName] = STREAMS)
     follower = RunFollower(run_dir, tuple(streams))
     if out.isatty():
         follower.skip_to_tail(LAST_LINES)
-    clock = _Clock()
-    with _console(run_dir, out, clock) as console:
+    behind_s = 0.0  # while past messages are shown, it is the time of the message
+    with _console(run_dir, out, lambda: time.monotonic() - behind_s) as console:
         for message in follower.events():
-            clock.behind_s = max(0.0, time.time() - getattr(message, "time", time.time()))
+            behind_s = max(0.0, time.time() - getattr(message, "time", time.time()))
             console.handle(message)
-        clock.behind_s = 0.0
+        behind_s = 0.0
 
         def show(ended: bool) -> None:
             for message in chain(follower.output(ended), follower.events(ended), (Heartbeat(time.time()),)):
@@ -57,16 +57,7 @@ def watch(run_dir: RunDir, out: TextIO, streams: Sequence[StreamName] = STREAMS)
     return console
 
 
-class _Clock:
-    """Monotonic time; while past messages are shown, that of the message."""
-
-    behind_s = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() - self.behind_s
-
-
-def _console(run_dir: RunDir, out: TextIO, clock: _Clock) -> PrefixedLines:
+def _console(run_dir: RunDir, out: TextIO, clock: Callable[[], float]) -> PrefixedLines:
     """The console that a launch chooses: a live table for the built-in training on a terminal, else prefixed lines."""
     saved = read_saved_spec(run_dir)
     if not can_redraw(out) or saved is None or saved.command:

@@ -233,7 +233,6 @@ class Agent:
     def _do_prepare(self, request: int, package: str, cwd: str, home_fallback: bool, script: str) -> None:
         def prepare() -> dict[str, Any]:
             home, requested = os.path.expanduser("~"), os.path.expanduser(cwd)
-            exists = os.path.isdir(requested)
             if package:
                 import base64  # these three are not needed on the launcher's own host
                 import io
@@ -243,7 +242,7 @@ class Agent:
                 with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package))) as archive:
                     archive.extractall(self.package)
             fallback = home if home_fallback and os.path.isdir(home) else ""
-            actual, digest = requested if exists else fallback, ""
+            actual, digest = requested if os.path.isdir(requested) else fallback, ""
             with contextlib.suppress(OSError):
                 if script:
                     import hashlib

@@ -1,8 +1,10 @@
 """What a host offers: cores, memory, GPUs, versions; and kills for lack of memory. Part of the agent."""
 
+import fcntl
 import os
 import re
 import socket
+import struct
 import sys
 from contextlib import suppress
 from typing import Any
@@ -96,6 +98,8 @@ class KernelLog:
         return (about or (self.lines if any_process else []) or [""])[-1]
 
 
+SIOCGIFADDR = 0x8915
+"""The request for the address of an interface."""
 TRAINING_PACKAGES = ("tensorflow", "tf_keras")
 """Every host of a training needs them, in the same version."""
 TENSORFLOW_NAMES = (
@@ -140,8 +144,24 @@ def describe() -> dict[str, Any]:
         **describe_gpus(),
         "os": f"{kernel.sysname} {kernel.release}",
         "machine": kernel.machine,
+        "interfaces": interface_addresses(),
         "busy": min(busy, busy_share()),
     }
+
+
+def interface_addresses() -> dict[str, list[str]]:
+    """The addresses of each network interface, IPv4 first (man 7 netdevice); without those that only hold on a link."""
+    found: dict[str, list[str]] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has none
+                request = struct.pack("256s", name.encode()[:15])
+                found[name] = [socket.inet_ntoa(fcntl.ioctl(any_socket, SIOCGIFADDR, request)[20:24])]
+    for line in read_text("/proc/net/if_inet6").splitlines():
+        digits, _, _, scope, _, name = line.split()
+        if scope == "00":
+            found.setdefault(name, []).append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return found
 
 
 def _versions() -> dict[str, str]:

@@ -60,6 +60,24 @@ def fullest_gpu() -> dict[str, float]:
     return {} if memory is None else {"gpu_free_bytes": memory[0] << 20, "gpu_total_bytes": memory[1] << 20}
 
 
+def gpu_faults(tool: str) -> list[str]:
+    """What nvidia-smi says is broken: uncorrected memory errors since the last reset, and NVLinks that are down.
+
+    A GPU with fewer active links than another one of the host: some models have links that are never connected.
+    """
+    query = [tool, "--query-gpu=index,ecc.errors.uncorrected.volatile.total", "--format=csv,noheader"]
+    rows = [re.match(r"(\d+), (\d+)$", line) for line in output_of(query).splitlines()]
+    faults = [f"GPU {row[1]} has {row[2]} uncorrected memory errors" for row in rows if row and int(row[2])]
+    links: dict[str, int] = {}
+    for line in output_of([tool, "nvlink", "--status"]).splitlines():
+        if match := re.match(r"GPU (\d+):", line):
+            links[match[1]] = 0
+        elif links and re.match(r"\s+Link \d+: [\d.]+ GB/s", line):
+            links[list(links)[-1]] += 1
+    most = max(links.values(), default=0)
+    return faults + [f"GPU {gpu} has {count} of {most} NVLinks" for gpu, count in links.items() if count < most]
+
+
 def near_cores(bus_id: str) -> list[int]:
     """The cores of the NUMA node of a PCI device, the hardware threads of a core side by side.
 
@@ -95,8 +113,8 @@ def describe_gpus() -> dict[str, Any]:
     `gpus_hidden` is the number of GPUs that CUDA_VISIBLE_DEVICES hides, `gpu_devices` the number of device files. With
     device files, but neither visible nor hidden GPUs, nvidia-smi is missing or failed.
     `gpu_memory` and `gpu_cores` are the bytes of each visible GPU (0: unknown, as of MIG instances) and the cores of
-    its NUMA node, `gpu_topology` is the matrix of nvidia-smi for several GPUs, and `cuda_missing` the CUDA libraries
-    that TensorFlow will not find.
+    its NUMA node, `gpu_faults` says what is broken, `gpu_topology` is the matrix of nvidia-smi for several GPUs, and
+    `cuda_missing` the CUDA libraries that TensorFlow will not find.
     """
     visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), device_files(), find_program("nvidia-smi")
     hides_all = visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible)
@@ -115,6 +133,7 @@ def describe_gpus() -> dict[str, Any]:
         "gpu_memory": [memory if is_whole else 0 for is_whole, (memory, _) in zip(whole, of_shown, strict=True)],
         "gpu_cores": [cores for _, cores in of_shown],
         "gpu_topology": gpu_topology(tool) if tool and len(shown) > 1 else [],
+        "gpu_faults": gpu_faults(tool) if tool and shown else [],
         "driver": read_text("/sys/module/nvidia/version").strip() if gpus else "",
         "cuda_missing": missing_cuda_libraries() if shown else [],
     }

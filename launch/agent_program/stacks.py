@@ -20,8 +20,7 @@ SUSPENDED = ("T", "t", "Z", "X")
 
 def catches_signal(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal (SigCgt in man 5 proc_pid_status), and is not suspended."""
-    lines = dict(line.split(":", 1) for line in system.read_text(f"/proc/{pid}/status").splitlines() if ":" in line)
-    caught = int(lines.get("SigCgt", "0").strip(), 16)
+    caught = int(system.first_value(f"/proc/{pid}/status", "SigCgt") or "0", 16)
     return bool(caught >> (number - 1) & 1) and system.process_state(pid) not in SUSPENDED
 
 
@@ -89,10 +88,10 @@ def proc_threads(pid: int) -> str:
     """The threads of a process, those in the same state as one line."""
     alike: Counter[str] = Counter()
     for thread in sorted(os.listdir(f"/proc/{pid}/task") if os.path.isdir(f"/proc/{pid}/task") else (), key=int):
-        folder = f"/proc/{pid}/task/{thread}"
-        state = system.thread_state(pid, thread) or "?"
-        name, wait = system.read_text(f"{folder}/comm").strip(), system.read_text(f"{folder}/wchan").strip("0")
-        call = (system.read_text(f"{folder}/syscall").split() or [""])[0]
+        number = f"{pid}/task/{thread}"
+        state, wait = system.process_state(number) or "?", system.wait_channel(number)
+        name = system.read_text(f"/proc/{number}/comm").strip()
+        call = (system.read_text(f"/proc/{number}/syscall").split() or [""])[0]
         what = f"{'main thread' if thread == str(pid) else 'thread'} {name}: state {state}"
         what += f", waits in {wait}" if wait else ""
         alike[what + (f", system call {call}" if call.isdigit() else "")] += 1

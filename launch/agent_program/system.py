@@ -146,18 +146,13 @@ def remove_folder(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def process_state(pid: int) -> str:
-    """`R`, `S`, `T`, `D`, ... as in /proc/PID/stat; empty if the process does not exist."""
+def process_state(pid: "int | str") -> str:
+    """`R`, `S`, `T`, `D`, ... as in /proc/PID/stat; empty if the process, or thread `PID/task/ID`, does not exist."""
     return (process_stat(pid) or [""])[0]
 
 
-def thread_state(pid: int, thread: str) -> str:
-    """The state of a thread, as `process_state`."""
-    return (read_text(f"/proc/{pid}/task/{thread}/stat").rpartition(")")[2].split() or [""])[0]
-
-
-def wait_channel(pid: int) -> str:
-    """The kernel function that a process sleeps in; empty if it is unknown."""
+def wait_channel(pid: "int | str") -> str:
+    """The kernel function that a process, or thread `PID/task/ID`, sleeps in; empty if it is unknown."""
     return read_text(f"/proc/{pid}/wchan").strip("0")
 
 
@@ -190,7 +185,7 @@ def host_usage() -> "dict[str, float]":
     }
 
 
-def process_stat(pid: int) -> list[str]:
+def process_stat(pid: "int | str") -> list[str]:
     """State, parent, process group, session, ...: /proc/PID/stat without its first two fields (man 5 proc_pid_stat)."""
     return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 

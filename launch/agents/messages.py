@@ -239,10 +239,12 @@ class Description(TypedDict):
     gpu_memory: tuple[Count, ...]
     gpu_cores: tuple[tuple[Core, ...], ...]
     gpu_topology: tuple[Text, ...]
+    gpu_faults: tuple[Text, ...]
     driver: Text
     cuda_missing: tuple[Text, ...]
     os: Text
     machine: Text
+    interfaces: Mapping[str, tuple[Text, ...]]
     busy: Annotated[float, Between(0, 1)]
 
 

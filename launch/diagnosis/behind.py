@@ -25,7 +25,6 @@ _CUT = "..."
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/")
 _STANDARD_LIBRARY = re.compile(r"/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/)|/lib/python3\d*\.zip/|<frozen ")
 _TENSORFLOW = re.compile(r"/(?:site|dist)-packages/(?:tensorflow|tf_keras|keras)/")
-_BARRIER = ("/tfdist/launch/events.py", "wait_at_barrier")
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ class Frame:
     @property
     def in_tensorflow(self) -> bool:
         """Whether it is in TensorFlow or Keras, or where tfdist waits for the other tasks."""
-        file, function = _BARRIER
-        return _TENSORFLOW.search(self.file) is not None or (self.file.endswith(file) and self.function == function)
+        at_barrier = self.function == "wait_at_barrier" and self.file.endswith("/tfdist/launch/events.py")
+        return at_barrier or _TENSORFLOW.search(self.file) is not None
 
     def words(self, folder: str) -> str:
         """`load() at train.py:12`; files in `folder` are relative to it."""

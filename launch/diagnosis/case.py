@@ -99,9 +99,8 @@ class Case:
     @cached_property
     def by_themselves(self) -> dict[str, Exited]:
         """The exits of tasks that the launcher had not stopped, by task, in the order of their times."""
-        codes: tuple[int, ...] = ()
-        if isinstance(self.stop_reason, Interrupted):  # a scheduler sends the signal that ends a job to all processes
-            codes = (-self.stop_reason.signal, SIGNALS + self.stop_reason.signal)
+        reason = self.stop_reason  # a scheduler sends the signal that ends a job to all processes
+        codes = (-reason.signal, SIGNALS + reason.signal) if isinstance(reason, Interrupted) else ()
         exits = [exit for exit in self._unprompted(Exited) if exit.code not in codes]
         return {exit.task: exit for exit in sorted(exits, key=lambda exit: exit.time)}
 

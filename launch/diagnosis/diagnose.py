@@ -9,6 +9,7 @@ import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from tfdist.launch.agents.inbox import AgentLost, Interrupted, Stopped
 from tfdist.launch.agents.messages import Exited, NotStarted, Stuck
@@ -68,8 +69,7 @@ def diagnose(history: History, job: Job) -> Outcome:
     if case.succeeded:
         warnings += [f"{task} {endings[task]}" for task in job.following if endings[task]]
     texts = ["\n".join(history.tail(culprit, stream)) for stream in ("stderr", "stdout")] if culprit else []
-    if culprit in case.reports:
-        texts.append(case.reports[culprit].message)
+    texts += [case.reports[culprit].message] if culprit in case.reports else []
     keras3 = any(plan.program.env.get("TF_USE_LEGACY_KERAS") == "0" for plan in job.plans)
     return Outcome(
         status,
@@ -112,11 +112,9 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
         case NotFinite(task, step, loss):
             reason = f"loss of {task}{case.place(task)} is {loss} at step {step}"
             return Status.FAILED, Diagnosis(reason, ExitCode.FAILED, (task,), "--set stop_on_nan=true ends the run")
-    stopped = next((entry.reason for entry in case.history.select(Stopped) if entry.reason), "")
-    if stopped:
-        return Status.FAILED, Diagnosis(stopped, ExitCode.FAILED)
-    endings = ((plan.task.name, case.ending(plan.task.name)) for plan in case.job.plans)
-    reason = next((f"{task} {ending}" for task, ending in endings if ending), "the tasks ended without a result")
+    reasons = (entry.reason for entry in case.history.select(Stopped))
+    endings = (f"{task} {ending}" for task in case.hosts if (ending := case.ending(task)))
+    reason = next(filter(None, chain(reasons, endings)), "the tasks ended without a result")
     return Status.FAILED, Diagnosis(reason, ExitCode.FAILED)
 
 
@@ -175,10 +173,7 @@ def failures_of(case: Case) -> tuple[list[Failure], list[Failure]]:
     failures, victims = [], []
     for task in dict.fromkeys([*case.failed_exits, *case.reports]):
         exit, raised = case.failed_exits.get(task), case.exception(task)
-        if exit is None:
-            failure = unfinished(case, task, raised or case.reports[task])
-        else:
-            failure = failure_of(case, exit, raised)
+        failure = failure_of(case, task, raised)
         killed = raised is None and exit is not None and exit.code < 0 and exit.code != -signal.SIGABRT
         if not killed and is_peer_failure(failure.text):
             victims.append(failure)
@@ -188,26 +183,23 @@ def failures_of(case: Case) -> tuple[list[Failure], list[Failure]]:
     for task in errors and case.hosts.keys() - case.by_themselves.keys() - case.reports.keys():
         raised = exception_before(math.inf, task, case.history)  # of one that was stopped while it ended
         if raised is not None and raised.headline in errors:
-            failures.append(unfinished(case, task, raised))
+            failures.append(failure_of(case, task, raised))
     return sorted(failures, key=lambda failure: failure.time), sorted(victims, key=lambda victim: victim.ended)
 
 
-def failure_of(case: Case, exit: Exited, raised: ErrorText | None) -> Failure:
-    """The failure of a task that has exited."""
+def failure_of(case: Case, task: str, raised: ErrorText | None) -> Failure:
+    """The failure of a task that has exited, or that raised an exception and was stopped before it had exited."""
+    exit = case.failed_exits.get(task)
+    if exit is None:
+        raised, exit = raised or case.reports[task], case.exits.get(task)
+        if exit is None or not 0 < exit.code < SIGNALS:
+            at, ending = raised.time, f"failed{case.place(task)}"
+            return Failure(task, at, at, ending, raised, ExitCode.FAILED, "", raised.text)
     time = min(exit.time, raised.time) if raised is not None else exit.time
-    lines = last_lines(exit.task, case.history, raised)
-    text = raised.text if raised is not None else "\n".join(case.history.tail(exit.task))
+    lines = last_lines(task, case.history, raised)
+    text = raised.text if raised is not None else "\n".join(case.history.tail(task))
     last_line = lines[-1] if lines else ""
-    return Failure(exit.task, time, exit.time, case.describe(exit), raised, exit_code(exit.code), last_line, text)
-
-
-def unfinished(case: Case, task: str, raised: ErrorText) -> Failure:
-    """The failure of a task that raised an exception, and was stopped by tfdist before it had exited."""
-    exit = case.exits.get(task)
-    if exit is not None and 0 < exit.code < SIGNALS:
-        return failure_of(case, exit, raised)
-    at, ending = raised.time, f"failed{case.place(task)}"
-    return Failure(task, at, at, ending, raised, ExitCode.FAILED, "", raised.text)
+    return Failure(task, time, exit.time, case.describe(exit), raised, exit_code(exit.code), last_line, text)
 
 
 def single(failure: Failure) -> Diagnosis:
@@ -215,12 +207,13 @@ def single(failure: Failure) -> Diagnosis:
     return Diagnosis(failure.sentence, failure.code, (failure.task,))
 
 
-def suspect(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:
-    """The most likely culprit; None if no task failed."""
+def suspect(case: Case, victims: Sequence[Failure], certain: bool = False) -> Diagnosis | None:
+    """The most likely culprit; None if no task failed, or if it must be `certain` and is not."""
     if not victims:
         return None
-    found = (rule(case, victims) for rule in (raised_later, frozen, left_early, _named, _silent))
-    return next(filter(None, found), None) or single(victims[0])
+    rules = (raised_later, frozen, left_early, *(() if certain else (_named, _silent)))
+    found = next(filter(None, (rule(case, victims) for rule in rules)), None)
+    return found or (None if certain else single(victims[0]))
 
 
 def _unharmed(case: Case, victims: Sequence[Failure]) -> list[str]:
@@ -231,11 +224,8 @@ def _unharmed(case: Case, victims: Sequence[Failure]) -> list[str]:
 
 def raised_later(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:
     """A task with an exception of its own that still ran: it may take seconds to end TensorFlow's threads."""
-    failures = []
-    for task in _unharmed(case, victims):
-        raised = exception_before(case.stopped_at, task, case.history)
-        if raised is not None:
-            failures.append(unfinished(case, task, raised))
+    found = {task: exception_before(case.stopped_at, task, case.history) for task in _unharmed(case, victims)}
+    failures = [failure_of(case, task, raised) for task, raised in found.items() if raised is not None]
     return single(min(failures, key=lambda failure: failure.time)) if failures else None
 
 
@@ -256,12 +246,9 @@ def left_early(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:
 
 
 def _named(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:
-    votes: dict[str, str] = {}
     candidates = _unharmed(case, victims)
-    for victim in victims:
-        named = [peer for peer in named_peers(victim.text, case.job.leading[0]) if peer in candidates]
-        if named:
-            votes[victim.task] = named[0]
+    named = {victim.task: named_peers(victim.text, case.job.leading[0]) for victim in victims}
+    votes = {task: peer for task, peers in named.items() if (peer := next(filter(candidates.__contains__, peers), ""))}
     if not votes:
         return None
     ((task, _),) = Counter(votes.values()).most_common(1)
@@ -291,8 +278,8 @@ CLOSE_S, CLOSE_ON_ONE_HOST_S = 0.5, 0.1
 exits some time after its exception."""
 
 
-def find_culprit(case: Case) -> Diagnosis | None:
-    """Who caused the failure of a job that has ended; None if no task failed by itself."""
+def find_culprit(case: Case, certain: bool = False) -> Diagnosis | None:
+    """Who caused the failure of a job; None if no task failed by itself, or if it must be `certain` and is not."""
     not_started = case.history.select(NotStarted)
     if not_started:
         first = not_started[0]
@@ -315,17 +302,13 @@ def find_culprit(case: Case) -> Diagnosis | None:
         waits = f"{listed(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it"
         reason = f"{task} exited with code 0{case.place(task)} before it joined the cluster; {waits}"
         return Diagnosis(reason, ExitCode.FAILED, (task,))
-    return suspect(case, victims)
+    return suspect(case, victims, certain)
 
 
 def shows_cause(history: History, job: Job) -> bool:
     """Whether the cause of a failure is known: a failure that cannot be the consequence of another one."""
     case = Case(history, job)
-    failures, victims = failures_of(case)
-    found = any(isinstance(entry, NotStarted | Freeze | NotJoined) for entry in history.entries)
-    if found or case.lost or case.early or failures or isinstance(case.stop_reason, Stall | NotFinite):
-        return True
-    return bool(victims) and any(rule(case, victims) for rule in (raised_later, frozen, left_early))
+    return isinstance(case.stop_reason, Stall | NotFinite) or find_culprit(case, certain=True) is not None
 
 
 def _failed(case: Case, failures: Sequence[Failure]) -> Diagnosis:
@@ -367,7 +350,6 @@ def _early(case: Case, early: Sequence[Exited]) -> Diagnosis:
     leaders = case.job.leading
     needs = f"{listed(leaders)} still {'needs' if len(leaders) == 1 else 'need'}"
     tasks = tuple(exit.task for exit in early)
-    them = "it" if len(tasks) == 1 else "them"
-    place = case.place(tasks[0]) if len(tasks) == 1 else ""
+    place, them = (case.place(tasks[0]), "it") if len(tasks) == 1 else ("", "them")
     reason = f"{listed(tasks)} exited with code 0{place}, but {needs} {them}"
     return Diagnosis(f"{reason}: a script without server.join() is the usual cause", ExitCode.FAILED, tasks)

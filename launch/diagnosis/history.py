@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tfdist.launch.agents.inbox import AgentLost, Interrupted, Message, Stopped
 from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Output, Started, Stuck, TaskMessage
-from tfdist.launch.diagnosis.straggler import HeldUp
+from tfdist.launch.diagnosis.straggler import StragglerReport
 from tfdist.launch.str_enum import StrEnum
 
 FIRST = 0
@@ -80,7 +80,7 @@ class Outcome:
     run_dir: str = ""
     attempts: tuple[Attempt, ...] = ()
     """Attempts in the order of their starts; the last one is how the job ended."""
-    held_up: tuple[HeldUp, ...] = ()
+    stragglers: tuple[StragglerReport, ...] = ()
     """Workers that held the others up, in the order in which they were named."""
     not_restarted: str = ""
     """Why the job was not restarted after its last failure; empty if no restart was asked for. Before that

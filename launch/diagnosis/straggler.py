@@ -33,7 +33,7 @@ MOST_OPEN = 256
 
 
 @dataclass(frozen=True)
-class Slow:
+class Straggler:
     """A worker that holds the others up."""
 
     task: str
@@ -74,7 +74,7 @@ class Slow:
 
 
 @dataclass(frozen=True)
-class HeldUp:
+class StragglerReport:
     """A time in which a worker held the others up, as saved in outcome.json. Times are seconds since 1970."""
 
     task: str
@@ -84,16 +84,16 @@ class HeldUp:
     cause: str
     """In words; what was seen most recently."""
     figures: Mapping[str, float]
-    """Those of `Slow` that are known."""
+    """Those of `Straggler` that are known."""
 
     @property
     def sentence(self) -> str:
         """The task, what it did to the others, and why."""
         figures: dict[str, Any] = dict(self.figures)
-        return f"{self.task} on {self.host} {Slow(self.task, **figures).sentence}; {self.cause}"
+        return f"{self.task} on {self.host} {Straggler(self.task, **figures).sentence}; {self.cause}"
 
 
-def figures(slow: Slow) -> dict[str, float]:
+def figures(slow: Straggler) -> dict[str, float]:
     """The known figures, rounded, for JSON."""
     values = {name: value for name, value in asdict(slow).items() if isinstance(value, float)}
     return {name: round(value, 4) for name, value in values.items() if value}
@@ -221,7 +221,7 @@ class WorkerSteps:
         total = _total(self._stretches)
         return total if total.steps >= LEAST_STEPS and self.now - total.start >= LEAST_S else None
 
-    def still(self, slow: Slow) -> bool:
+    def still(self, slow: Straggler) -> bool:
         """Whether it is the slow one in the last steps, too, and not only in the mean."""
         last = _total(list(self._stretches)[-2:])
         if slow.updates is not None:
@@ -235,7 +235,7 @@ class WorkerSteps:
             return {}
         return {task: min(1.0, total.waits_ms[task] / total.step_ms) for task in self.tasks}
 
-    def slow(self, named: str = "") -> Slow | None:
+    def slow(self, named: str = "") -> Straggler | None:
         """The worker that holds the others up; `named`: the one that was named last."""
         total = self._sums()
         if total is None:
@@ -252,7 +252,7 @@ class WorkerSteps:
             {each: sums[each] / total.steps for each in self.tasks} for sums in (total.own_ms, total.input_ms)
         )
         known = bool(total.input_ms)
-        return Slow(
+        return Straggler(
             task,
             total.last[task] / total.steps,
             total.waits_for(task),
@@ -263,14 +263,14 @@ class WorkerSteps:
             median(waited[other] for other in others) if known else None,
         )
 
-    def _fewest(self, total: _Stretch, named: str) -> Slow | None:
+    def _fewest(self, total: _Stretch, named: str) -> Straggler | None:
         task = min(self.workers, key=lambda task: total.updates[task])
         others = median(total.updates[other] for other in self.workers if other != task)
         limit = FEW if task != named else 1 - KEPT * (1 - FEW)
         if total.updates[task] >= limit * others:
             return None
         staleness = total.stale[task] / max(1, total.updates[task])
-        return Slow(task, updates=total.updates[task] / others, staleness=staleness)
+        return Straggler(task, updates=total.updates[task] / others, staleness=staleness)
 
 
 def _number(value: object) -> float | None:
@@ -281,6 +281,12 @@ def _numbers(value: object) -> list[float]:
     """The numbers of a JSON list; empty if it is none, or holds anything else."""
     numbers = [_number(each) for each in value] if isinstance(value, list | tuple) else []
     return [each for each in numbers if each is not None] if None not in numbers else []
+
+
+def gpus_of(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The readings of GPUs in a `step` event, which may hold anything."""
+    gpus = event.get("gpus")
+    return [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list | tuple) else []
 
 
 Rates = Mapping[str, float]
@@ -332,7 +338,7 @@ def evidence(rates: Mapping[str, Rates], task: str) -> list[tuple[str, str]]:
     return found
 
 
-def cause(slow: Slow, rates: Mapping[str, Rates], throttle: str = "") -> tuple[str, str]:
+def cause(slow: Straggler, rates: Mapping[str, Rates], throttle: str = "") -> tuple[str, str]:
     """The kind and the text of the most likely cause: what the counters say, its input, or its own computation.
 
     Args:

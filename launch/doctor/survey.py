@@ -69,6 +69,7 @@ def survey_hosts(
         TfdistError: interrupted, the ssh client is missing, or there are no such ports.
     """
     with connect(hosts, policy, require_all=False, on_progress=on_progress) as fleet:
+        fleet.hellos = {host.at_interface(hello): hello for host, hello in fleet.hellos.items()}
         survey = Survey(tuple(hosts), fleet.hellos, fleet.lost, tf_config="TF_CONFIG" in os.environ)
         survey.tasks = {
             host: slots_of(host, len(host.gpus or hello["gpus"]), per_host, 1) for host, hello in fleet.hellos.items()

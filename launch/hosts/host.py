@@ -1,6 +1,10 @@
 """A host of a job."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tfdist.launch.errors import TfdistError
 
 
 @dataclass(frozen=True)
@@ -9,8 +13,10 @@ class Host:
 
     name: str
     """The name as the user writes it."""
-    address: str = ""
+    address: str = field(default="", compare=False)
     """Address at which tasks on other hosts connect to its tasks; empty until `locate` has run."""
+    interface: str = ""
+    """The network interface whose address that is, known once its agent has described the host; empty: any."""
     local: bool = False
     """It is this machine, so its agent is started without a prefix."""
     user: str = ""
@@ -47,6 +53,22 @@ class Host:
     def needs_package(self) -> bool:
         """Whether tfdist must be sent to the host, since its Python may not have it."""
         return not self.local or bool(self.python)
+
+    def at_interface(self, hello: Mapping[str, Any]) -> "Host":
+        """The host at the address of its interface, from its description.
+
+        Raises:
+            TfdistError: it has no such interface, or that has no address.
+        """
+        if not self.interface:
+            return self
+        addresses = hello["interfaces"]
+        if not addresses.get(self.interface):
+            others = ", ".join(f"{name} ({each[0]})" for name, each in addresses.items() if each) or "none"
+            raise TfdistError(
+                f"--interface {self.interface}: {self.name} has no such interface with an address; it has {others}"
+            )
+        return replace(self, address=addresses[self.interface][0])
 
     def endpoint(self, port: int) -> str:
         """`address:port` as in TF_CONFIG, with an IPv6 address in brackets."""

@@ -133,9 +133,7 @@ def transport_of(options: TransportOptions) -> Transport:
         raise TfdistError(f"{flag}: {error}; correct the quotes") from None
     if not any("{host}" in word for word in words):
         raise TfdistError(f"{flag}: no {{host}} in the command; write {{host}} in place of the host's name")
-    for name in re.findall(r"\{[a-z]+(?::\w*)?\}", command):
-        if name == "{host}":
-            continue
+    for name in re.findall(r"\{(?!host\})[a-z]+(?::\w*)?\}", command):
         if kind == "exec":
             raise TfdistError(f"{flag}: {name} is for shell:; omit it, or write shell: instead of exec:")
         if not _COMMAND.fullmatch(name):

@@ -153,12 +153,17 @@ def _read_skypilot(environ: Mapping[str, str], port: int | None) -> tuple[Cluste
     Raises:
         TfdistError: the rank is not that of a node.
     """
-    nodes, rank = environ[_SKYPILOT_NODES].split(), environ[_SKYPILOT_RANK]
-    if not rank.isdecimal() or int(rank) >= len(nodes):
-        raise TfdistError(
-            f"{_SKYPILOT_RANK}={rank}: not one of the {len(nodes)} nodes of {_SKYPILOT_NODES}; unset both"
-        )
-    return workers_on(nodes, port), Task("worker", int(rank))
+    nodes = environ[_SKYPILOT_NODES].split()
+    rank = _rank(environ, _SKYPILOT_RANK, len(nodes), f"nodes of {_SKYPILOT_NODES}; unset both")
+    return workers_on(nodes, port), Task("worker", rank)
+
+
+def _rank(environ: Mapping[str, str], variable: str, count: int, what: str) -> int:
+    """The number in a variable, below `count`."""
+    rank = environ[variable]
+    if not rank.isdecimal() or int(rank) >= count:
+        raise TfdistError(f"{variable}={rank}: not one of the {count} {what}")
+    return int(rank)
 
 
 def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
@@ -178,14 +183,10 @@ def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, 
     if len(counts) != len(nodes):
         raise TfdistError(f"{_SLURM_TASKS}={text}: not a number for each node of {environ[_SLURM_NODES]}; {_SLURM_FIX}")
     hosts = [node for node, count in zip(nodes, counts, strict=True) for _ in range(count)]
-    rank = environ[_SLURM_RANK]
-    if not rank.isdecimal() or int(rank) >= len(hosts):
-        raise TfdistError(f"{_SLURM_RANK}={rank}: not one of the {len(hosts)} tasks of this step; {_SLURM_FIX}")
-    if environ.get(_SLURM_NODE, hosts[int(rank)]) != hosts[int(rank)]:
-        raise TfdistError(
-            f"{_SLURM_RANK}={rank} runs on {environ[_SLURM_NODE]}, not on {hosts[int(rank)]}; {_SLURM_FIX}"
-        )
-    return workers_on(hosts, port), Task("worker", int(rank))
+    rank = _rank(environ, _SLURM_RANK, len(hosts), f"tasks of this step; {_SLURM_FIX}")
+    if environ.get(_SLURM_NODE, hosts[rank]) != hosts[rank]:
+        raise TfdistError(f"{_SLURM_RANK}={rank} runs on {environ[_SLURM_NODE]}, not on {hosts[rank]}; {_SLURM_FIX}")
+    return workers_on(hosts, port), Task("worker", rank)
 
 
 SOURCES: Mapping[SourceName, Source] = {
@@ -243,9 +244,5 @@ def normalize(cluster: Cluster, task: Task) -> tuple[Cluster, Task]:
         return cluster, task
     others = {role: hosts for role, hosts in cluster.addresses.items() if role not in ("chief", "worker")}
     workers = Cluster({"worker": (*chiefs, *cluster.addresses.get("worker", ())), **others})
-    match task:
-        case Task("chief", index):
-            return workers, Task("worker", index)
-        case Task("worker", index):
-            return workers, Task("worker", index + len(chiefs))
-    return workers, task
+    first = {"chief": 0, "worker": len(chiefs)}
+    return workers, Task("worker", first[task.role] + task.index) if task.role in first else task

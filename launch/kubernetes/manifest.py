@@ -87,15 +87,14 @@ def _indexed_job(
             "or omit it"
         )
     (role,) = workload.roles
-    template = pod_template(workload, options, role, addresses)
-    template["spec"]["subdomain"] = options.name
+    job = {"ttlSecondsAfterFinished": KEEP_S, **_job_spec(workload, options, role, addresses)}
+    job["template"]["spec"]["subdomain"] = options.name
     service = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
         "selector": options.labels,
         "ports": [{"name": "tensorflow", "port": options.port}],
     }
-    job = {"ttlSecondsAfterFinished": KEEP_S, **_job_spec(workload, role, template)}
     return [
         _object("v1", "Service", options, service),
         _object("batch/v1", "Job", options, job, options.queue),
@@ -104,9 +103,6 @@ def _indexed_job(
 
 def _jobset(workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]) -> list[dict[str, Any]]:
     """One Job for each role, restarted together. The controller creates the Service that gives the pods their names."""
-    # The pods know their attempt, because those of the one before had the same names.
-    attempt = field_variable("TFDIST_ATTEMPT", "metadata.labels['jobset.sigs.k8s.io/restart-attempt']")
-    jobs = {role: pod_template(workload, options, role, addresses, [attempt]) for role in workload.roles}
     # The first rule that matches counts; without one, the JobSet is restarted, at most `max_restarts` times. The rule
     # for exit code 2 needs JobSet 0.10: older ones do not know onJobFailureMessagePatterns.
     rules = [
@@ -134,14 +130,16 @@ def _jobset(workload: Workload, options: KubernetesOptions, addresses: dict[str,
         },
         "ttlSecondsAfterFinished": KEEP_S,
         "replicatedJobs": [
-            {"name": role, "replicas": 1, "template": {"spec": _job_spec(workload, role, template)}}
-            for role, template in jobs.items()
+            {"name": role, "replicas": 1, "template": {"spec": _job_spec(workload, options, role, addresses)}}
+            for role in workload.roles
         ],
     }
     return [_object("jobset.x-k8s.io/v1alpha2", "JobSet", options, spec, options.queue)]
 
 
-def _job_spec(workload: Workload, role: str, template: dict[str, Any]) -> dict[str, Any]:
+def _job_spec(
+    workload: Workload, options: KubernetesOptions, role: str, addresses: dict[str, list[str]]
+) -> dict[str, Any]:
     """The spec of the Job whose pods are the tasks of one role. It fails with the first pod that fails."""
     count = workload.roles[role].count
     # Each rule fails the Job, with a message that names its index. The status is optional from Kubernetes 1.35 on only.
@@ -157,7 +155,7 @@ def _job_spec(workload: Workload, role: str, template: dict[str, Any]) -> dict[s
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {"rules": [{"action": "FailJob", **rule} for rule in rules]},
         **deadline,
-        "template": template,
+        "template": pod_template(workload, options, role, addresses),
     }
 
 
@@ -181,11 +179,7 @@ def field_variable(name: str, path: str) -> dict[str, Any]:
 
 
 def pod_template(
-    workload: Workload,
-    options: KubernetesOptions,
-    role: str,
-    addresses: Mapping[str, Sequence[str]],
-    variables: Sequence[Mapping[str, Any]] = (),
+    workload: Workload, options: KubernetesOptions, role: str, addresses: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     """The template of the pods of one role.
 
@@ -194,7 +188,6 @@ def pod_template(
         options: where.
         role: theirs.
         addresses: of all tasks, `host:port` by role and in order of index.
-        variables: more of the container's.
     """
     gpus = options.gpus if workload.roles[role].computes else 0
     arguments = list(map(literal, workload.arguments))
@@ -215,7 +208,7 @@ def pod_template(
         container["envFrom"] = [{"secretRef": {"name": options.secret}}]
     container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    container["env"] = _environment(workload, role, addresses, variables)
+    container["env"] = _environment(workload, options, role, addresses)
     spec = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": math.ceil(workload.save_s) + STOP_MARGIN_S,
@@ -242,7 +235,7 @@ def pod_template(
 
 
 def _environment(
-    workload: Workload, role: str, addresses: Mapping[str, Sequence[str]], variables: Sequence[Mapping[str, Any]]
+    workload: Workload, options: KubernetesOptions, role: str, addresses: Mapping[str, Sequence[str]]
 ) -> list[dict[str, Any]]:
     """The index comes first, as TF_CONFIG refers to it. The user's variables replace the defaults."""
     sources: dict[str, dict[str, Any]] = {"HOME": {"value": "/tmp"}}  # the user of the pod has no home in most images
@@ -252,8 +245,9 @@ def _environment(
     if not workload.roles[role].computes:
         sources["CUDA_VISIBLE_DEVICES"] = {"value": NO_GPUS}
     sources |= {name: {"value": literal(value)} for name, value in workload.env.items()}
-    index = field_variable(INDEX, "metadata.annotations['batch.kubernetes.io/job-completion-index']")
-    fixed = [index, *map(dict, variables)]
+    fixed = [field_variable(INDEX, "metadata.annotations['batch.kubernetes.io/job-completion-index']")]
+    if options.kind is Kind.JOBSET:  # the pods know their attempt, because those of the one before had the same names
+        fixed.append(field_variable("TFDIST_ATTEMPT", "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"))
     if "--inherit" in workload.arguments:
         fixed.append({"name": "TF_CONFIG", "value": tf_config(addresses, role)})
     return [*fixed, *({"name": name, **source} for name, source in sources.items())]

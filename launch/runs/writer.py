@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -32,7 +33,7 @@ class _Log:
         """Write at most `limit` bytes to `path()`, where the file is now, then `end` in place of all that follows."""
         self._path, self._limit, self._end = path, limit, end
         self.cut = False
-        self._size = 0
+        self.size = 0
         self._descriptor: int | None = None
         self.lost = 0  # bytes that could not be written since the last ones that could
         self._retry_at = 0.0
@@ -55,12 +56,12 @@ class _Log:
                 path, flags = self._path(), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._descriptor = os.open(path, flags, 0o600)
-                self._size = os.fstat(self._descriptor).st_size
-            ends = self._size + len(left) > self._limit
+                self.size = os.fstat(self._descriptor).st_size
+            ends = self.size + len(left) > self._limit
             left = memoryview(self._end) if ends else left
             while left:
                 written = os.write(self._descriptor, left)
-                left, self._size = left[written:], self._size + written
+                left, self.size = left[written:], self.size + written
             self.lost, self.cut = 0, ends
         except OSError:
             self.lost = (self.lost if len(left) > len(data) else 0) + min(len(left), len(data))
@@ -119,6 +120,13 @@ class RunWriter:
         cut = [path for path, log in self._logs.items() if log.cut]
         return (self._warning(cut),) if cut else ()
 
+    def log_bytes(self) -> dict[str, int]:
+        """The bytes of each task's logs of the present attempt."""
+        sizes: Counter[str] = Counter()
+        for path, log in list(self._logs.items()):
+            sizes[path.parent.name] += log.size if path != self.run_dir.events else 0
+        return +sizes
+
     def save(self, path: Path, data: Any) -> None:
         """Write a JSON file."""
         self.save_text(path, dumps(data, indent=1) + "\n")
@@ -170,7 +178,7 @@ class RunWriter:
         self._append_event({"kind": "Refused", "host": host, "message": type(arrival.message).__name__})
 
     def _append_event(self, entry: dict[str, Any]) -> None:
-        self._append(self.run_dir.events, dumps(entry) + "\n")
+        self._append(self.run_dir.events, dumps({"format": 1, **entry}) + "\n")
 
     def _append(self, path: Path, text: str) -> None:
         if path not in self._logs:

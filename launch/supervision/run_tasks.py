@@ -14,7 +14,7 @@ from tfdist.launch.agents.messages import Finish, Heartbeat
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Outcome, Status
-from tfdist.launch.diagnosis.straggler import HeldUp
+from tfdist.launch.diagnosis.straggler import StragglerReport
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -102,7 +102,7 @@ class _Run:
     rejoin: Rejoin
     log: AttemptLog = field(default_factory=AttemptLog)
     supervisor: Supervisor | None = None
-    held_up: list[HeldUp] = field(default_factory=list)
+    stragglers: list[StragglerReport] = field(default_factory=list)
     """Of all attempts so far."""
     _new: list[Host] = field(default_factory=list)
     """Hosts that were connected since the last plan."""
@@ -190,12 +190,12 @@ class _Run:
         )
         ended = self.supervisor.failure_time(time.monotonic())
         self.log.attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
-        self.held_up += self.supervisor.slow.held_up
+        self.stragglers += self.supervisor.stragglers.reports
         return replace(
             outcome,
             records=self.supervisor.records,
             attempts=tuple(self.log.attempts),
-            held_up=tuple(self.held_up),
+            stragglers=tuple(self.stragglers),
         )
 
     # --- the hosts of the next attempt

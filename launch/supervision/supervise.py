@@ -28,7 +28,7 @@ from tfdist.launch.diagnosis.history import Entry, NotFinite, ReportedError, Sta
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.restarts import AttemptLog, PendingStarts, Restart, Saving, announcement, decide
-from tfdist.launch.supervision.slow_watch import SlowWatch
+from tfdist.launch.supervision.straggler_watch import StragglerWatch
 from tfdist.launch.supervision.task_group import TaskGroup
 from tfdist.launch.supervision.watches import LISTEN_S, Barrier, FrozenWatch, JoinWatch, StallWatch
 from tfdist.launch.text import shortened, signal_name
@@ -65,7 +65,7 @@ class Supervisor:
         self.silence = SilenceDetector(self.policy.silence_s)
         self.joining = JoinWatch(tasks, self.fail)
         self.stalls = StallWatch(tasks, self.fail, any(attempt.last_step is not None for attempt in log.attempts))
-        self.slow = SlowWatch(tasks)
+        self.stragglers = StragglerWatch(tasks)
         self.deadlines[self._check_silence] = -math.inf
 
     def start(self, now: float, delay_s: float = 0.0, timeout_at: float | None = None) -> None:
@@ -76,7 +76,9 @@ class Supervisor:
         if not self.paced:
             FrozenWatch(self.tasks, self.fail).start(now)
             self.stalls.start(now)
-            self.slow.start(now)
+            self.stragglers.start(now)
+        if self.policy.inspect_s is not None:
+            self.deadlines[self._inspect] = now
 
     @property
     def active(self) -> bool:
@@ -112,7 +114,7 @@ class Supervisor:
             return
         self.history.add(message, event_time() - (time.monotonic() - at))
         self.stalls.note(message, at)
-        self.slow.note(message, at)
+        self.stragglers.note(message, at)
         if isinstance(message, messages.Event):
             self.log.update(message)
         match message:
@@ -159,6 +161,10 @@ class Supervisor:
             self.history.entries.append(entry)
             self.failed_at = now if self.failed_at is None else self.failed_at
             self.settle(now)
+
+    def _inspect(self, now: float) -> None:
+        self.tasks.inspect()
+        self.deadlines[self._inspect] = now + (self.policy.inspect_s or math.inf)
 
     def _report_loss(self, loss: NotFinite, now: float) -> None:
         self.loss_reported = True

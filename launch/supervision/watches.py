@@ -187,6 +187,8 @@ class JoinWatch:
 
 CPU_S = 2.0
 """Seconds over which the CPU time of the tasks' processes is compared."""
+NO_STEP = "no step for"
+"""The start of the warning."""
 EVIDENCE_S = 25.0
 """Time for the stacks of all tasks; an agent needs 21 s at most."""
 POLL_S = 0.2
@@ -305,7 +307,7 @@ class StallWatch:
             self._suspected_at = now
             steps = {task: history.steps.get(task, (0, 0.0))[0] for task in self.tasks.leaders}
             texts = [f"{task} {f'at step {step}' if step else 'before its first step'}" for task, step in steps.items()]
-            warning = f"no step for {timeout_s:g} s ({shortened(texts, MOST_STEPS)}); {SAVED}"
+            warning = f"{NO_STEP} {timeout_s:g} s ({shortened(texts, MOST_STEPS)}); {SAVED}"
         else:
             self._warned = True
             why = "the job is not stopped, because it reports no steps"

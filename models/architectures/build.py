@@ -11,5 +11,4 @@ if TYPE_CHECKING:
 
 def build(spec: TrainingSpec) -> "tf.keras.Model":
     """The model of `spec`, in the current strategy scope."""
-    model: tf.keras.Model = import_module(f"tfdist.models.architectures.{spec.model}").build(spec)
-    return model
+    return import_module(f"tfdist.models.architectures.{spec.model}").build(spec)

@@ -1,7 +1,5 @@
 """How many parameters the built-in models train: the size of their gradients, without building them. No TensorFlow."""
 
-from collections.abc import Callable, Mapping
-
 from tfdist.models.spec import Architecture, TrainingSpec
 
 _BLOCKS = (
@@ -15,7 +13,8 @@ def trained_parameters(model: Architecture, alpha: float, classes: int) -> int:
 
     MobileNetV2 with 1000 classes: 3,504,872, or 14.02 MB of float32.
     """
-    return _COUNTS[model](alpha, classes)
+    counts = {Architecture.MOBILENET_V2: _mobilenet_v2, Architecture.TINY: _tiny}
+    return counts[model](alpha, classes)
 
 
 def gradient_bytes(spec: TrainingSpec) -> int:
@@ -50,9 +49,3 @@ def _rounded(channels: float) -> int:
 def _tiny(alpha: float, classes: int) -> int:
     first, second = (max(1, round(channels * alpha)) for channels in (16, 32))
     return (9 * 3 + 1) * first + (9 * first + 1) * second + (second + 1) * classes
-
-
-_COUNTS: Mapping[Architecture, Callable[[float, int], int]] = {
-    Architecture.MOBILENET_V2: _mobilenet_v2,
-    Architecture.TINY: _tiny,
-}

@@ -77,28 +77,15 @@ Sample = Callable[[Values, int], Values]
 """Runs the operation a number of times, each after the one before; returns the results of the last one."""
 
 
-@dataclass(frozen=True)
-class _Call:
-    """An operation as a task calls it."""
-
-    strategy: tf.distribute.Strategy
-    """Its replicas are the ranks."""
-    spec: CollectiveSpec
-    pack_bytes: int
-    """See `SizeCase`."""
-    number: int
-    """Number of the sample, equal on all tasks, from 1."""
-
-
-def _sample_of(call: _Call) -> Sample:
+def _sample_of(ranks: "TaskRanks", case: SizeCase) -> Sample:
     """A sample of the operation in one call of a tf.function, so that Python takes no part of its time."""
-    operation = _OPERATIONS[call.spec.op](call)
+    operation, strategy = _OPERATIONS[ranks.spec.op](ranks, case), ranks.strategy
 
     @tf.function
     def sample(values: Values, iterations: tf.Tensor) -> Values:
         results = operation(values)
         for _ in tf.range(iterations - 1):
-            results = operation(call.strategy.run(_after, (values, results)))
+            results = operation(strategy.run(_after, (values, results)))
         return results
 
     return lambda values, iterations: sample(values, tf.constant(iterations))
@@ -115,35 +102,35 @@ def _on_device(values: Values) -> Values:
     return [tf.identity(value) for value in values]
 
 
-def _all_reduce(call: _Call) -> Operation:
-    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=call.pack_bytes)
+def _all_reduce(ranks: "TaskRanks", case: SizeCase) -> Operation:
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=case.pack_bytes)
 
     def reduce(values: Values) -> Any:
         context = tf.distribute.get_replica_context()
         return context.all_reduce(tf.distribute.ReduceOp.SUM, _on_device(values), options=options)
 
-    return lambda values: call.strategy.run(reduce, (values,))
+    return lambda values: ranks.strategy.run(reduce, (values,))
 
 
-def _all_gather(call: _Call) -> Operation:
+def _all_gather(ranks: "TaskRanks", case: SizeCase) -> Operation:
     def gather(values: Values) -> Values:
         return [tf.distribute.get_replica_context().all_gather(value, axis=0) for value in _on_device(values)]
 
-    return lambda values: call.strategy.run(gather, (values,))
+    return lambda values: ranks.strategy.run(gather, (values,))
 
 
-def _broadcast(call: _Call) -> Operation:
+def _broadcast(ranks: "TaskRanks", case: SizeCase) -> Operation:
     """The operations with which MultiWorkerMirroredStrategy sends the initial values of variables between processes.
 
     The devices of one process copy from the first one: TensorFlow has no other implementation, whatever the
     cross-device ops are.
     """
-    copies = tf.distribute.ReductionToOneDevice()
+    strategy, copies = ranks.strategy, tf.distribute.ReductionToOneDevice()
     group = {
-        "group_size": call.strategy.num_replicas_in_sync,
+        "group_size": strategy.num_replicas_in_sync,
         "group_key": _BROADCAST_GROUP,
-        "instance_key": call.number,
-        "communication_hint": str(call.spec.communication),
+        "instance_key": 1 + len(ranks.samples),  # equal on all tasks
+        "communication_hint": str(ranks.spec.communication),
     }
 
     def from_first(value: tf.Tensor) -> tf.Tensor:
@@ -153,15 +140,15 @@ def _broadcast(call: _Call) -> Operation:
         return tf.raw_ops.CollectiveBcastRecvV2(T=value.dtype, shape=tf.shape(value), **group)
 
     def copied(value: Any) -> Any:
-        return copies.broadcast(call.strategy.experimental_local_results(value)[0], destinations=value)
+        return copies.broadcast(strategy.experimental_local_results(value)[0], destinations=value)
 
-    if call.spec.workers > 1:
-        return lambda values: call.strategy.run(lambda own: [from_first(value) for value in own], (values,))
+    if ranks.spec.workers > 1:
+        return lambda values: strategy.run(lambda own: [from_first(value) for value in own], (values,))
     return lambda values: [copied(value) for value in values]
 
 
-def _reduce(call: _Call) -> Operation:
-    extended = call.strategy.extended
+def _reduce(ranks: "TaskRanks", case: SizeCase) -> Operation:
+    extended = ranks.strategy.extended
 
     def reduce(values: Values) -> Values:
         first = extended.worker_devices[0]
@@ -170,7 +157,7 @@ def _reduce(call: _Call) -> Operation:
     return reduce
 
 
-_OPERATIONS: Mapping[CollectiveOp, Callable[[_Call], Operation]] = {
+_OPERATIONS: Mapping[CollectiveOp, Callable[["TaskRanks", SizeCase], Operation]] = {
     CollectiveOp.ALL_REDUCE: _all_reduce,
     CollectiveOp.ALL_GATHER: _all_gather,
     CollectiveOp.BROADCAST: _broadcast,
@@ -190,6 +177,7 @@ class TaskRanks:
 
     spec: CollectiveSpec
     strategy: tf.distribute.Strategy
+    """Its replicas are the ranks."""
     task: Task
     samples: dict[SizeCase, Sample] = field(default_factory=dict)
     """Samples of one shape each: TensorFlow identifies a collective by its place in the graph."""
@@ -201,7 +189,7 @@ class TaskRanks:
 
     def open(self, case: SizeCase) -> None:
         """Trace the operation and estimate its time."""
-        self.samples[case] = _sample_of(_Call(self.strategy, self.spec, case.pack_bytes, 1 + len(self.samples)))
+        self.samples[case] = _sample_of(self, case)
         values = self._values(case)
         seconds = self._agreed(self._run(case, values, 1)[0])
         if seconds < _TRACING_S:
@@ -227,17 +215,12 @@ class TaskRanks:
             "pack_bytes": case.pack_bytes,
             "iterations": iterations,
             "seconds": elapsed,
-            "wrong": self.count_wrong(case, results),
+            "wrong": sum(
+                wrong_elements(self.spec.op, local.numpy(), elements, self.strategy.num_replicas_in_sync, tensor)
+                for tensor, (elements, result) in enumerate(zip(case.elements, results, strict=True))
+                for local in self.strategy.experimental_local_results(result)
+            ),
         }
-
-    def count_wrong(self, case: SizeCase, results: Values) -> int:
-        """The wrong elements in the results of this task's ranks."""
-        ranks = self.strategy.num_replicas_in_sync
-        return sum(
-            wrong_elements(self.spec.op, local.numpy(), elements, ranks, tensor)
-            for tensor, (elements, result) in enumerate(zip(case.elements, results, strict=True))
-            for local in self.strategy.experimental_local_results(result)
-        )
 
     def _run(self, case: SizeCase, values: Values, iterations: int) -> tuple[float, Values]:
         started = time.perf_counter()

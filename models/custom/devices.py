@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfdist.launch.errors import TfdistError
 from tfdist.models.custom.part import job_part
 from tfdist.strategies import current
-from tfdist.strategies.devices import wait_for_devices, wait_for_names
+from tfdist.strategies.devices import of_replicas, wait_for_names
 from tfdist.strategies.use import trained
 
 if TYPE_CHECKING:
@@ -35,12 +35,8 @@ def wait_for(strategy: "tf.distribute.Strategy | None") -> None:
         return
     from tensorflow import executing_eagerly
 
-    if not executing_eagerly():  # a session returns when its step is done
-        return
-    if strategy is not None:
-        wait_for_devices(strategy)
-    else:
-        wait_for_names(_local_devices())
+    if executing_eagerly():  # a session returns when its step is done
+        wait_for_names(_local_devices() if strategy is None else of_replicas(strategy))
 
 
 def _local_devices() -> list[str]:

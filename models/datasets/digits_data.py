@@ -8,7 +8,6 @@ from tfdist.models.datasets.table import DataInfo, Examples
 _FILE = Path(__file__).parent / "digits" / "digits.npz"
 _TRAIN, _TEST, _CLASSES = 1438, 359, 10
 _HELD_OUT_EVERY = 5
-_WHITE = 16.0
 
 
 def describe(name: str, data_dir: str | None) -> DataInfo:
@@ -30,7 +29,7 @@ def examples(name: str, data_dir: str | None) -> Examples:
         return tf.data.Dataset.from_tensor_slices((images[chosen], labels[chosen]))
 
     def decode(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        grey = tf.cast(image, tf.float32)[..., tf.newaxis] / _WHITE
+        grey = tf.cast(image, tf.float32)[..., tf.newaxis] / 16.0  # white
         return tf.image.grayscale_to_rgb(grey), label
 
     return Examples(partial(part, ~held_out), partial(part, held_out), decode, _TRAIN)

@@ -30,7 +30,7 @@ def training(examples: Examples, spec: TrainingSpec, share: Share, first: "int |
     order = _order(examples, spec, tf.cast(first, tf.int64)).batch(block * share.workers, drop_remainder=True)
     blocks = order.map(lambda *parts: tuple(part[start : start + block] for part in parts))
     decoded = _decoded(blocks.unbatch(), examples, spec)
-    return decoded.batch(spec.batch_size, drop_remainder=True).prefetch(_AUTOTUNE)
+    return decoded.batch(spec.batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
 def _order(examples: Examples, spec: TrainingSpec, first: tf.Tensor) -> tf.data.Dataset:
@@ -67,10 +67,7 @@ def _shuffled(dataset: tf.data.Dataset, buffer: int, seed: int, seed2: tf.Tensor
 def held_out(examples: Examples, spec: TrainingSpec, share: Share) -> tf.data.Dataset:
     """This worker's part of the held-out examples, once, in batches of `spec.batch_size`; the last may be smaller."""
     part = examples.test().shard(share.workers, share.worker)
-    return _decoded(part, examples, spec).batch(spec.batch_size).prefetch(_AUTOTUNE)
-
-
-_AUTOTUNE = tf.data.AUTOTUNE
+    return _decoded(part, examples, spec).batch(spec.batch_size).prefetch(tf.data.AUTOTUNE)
 
 
 def _decoded(references: tf.data.Dataset, examples: Examples, spec: TrainingSpec) -> tf.data.Dataset:
@@ -80,7 +77,7 @@ def _decoded(references: tf.data.Dataset, examples: Examples, spec: TrainingSpec
         image, label = decode(*reference)
         return tf.ensure_shape(tf.image.resize(image, (side, side)), (side, side, 3)), tf.cast(label, tf.int32)
 
-    return references.map(example, num_parallel_calls=_AUTOTUNE, deterministic=True)
+    return references.map(example, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def decode_image(encoded: tf.Tensor) -> tf.Tensor:

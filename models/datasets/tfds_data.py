@@ -5,17 +5,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfdist.launch.errors import TfdistError
 from tfdist.models.datasets.table import HELD_OUT, DataInfo, Examples
 
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-_TEST_SPLITS = ("test", "validation")
-_READABLE = ("tfrecord", "")
-"""File formats that tf.data reads; an old dataset_info.json names none and means tfrecord."""
+_METADATA = ("dataset_info.json", "features.json")
 
 
 @dataclass(frozen=True)
@@ -35,24 +30,14 @@ def find_prepared(name: str, data_dir: str | None) -> PreparedDataset:
         TfdistError: not prepared, or its examples are not an image and a label.
     """
     root = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
-    versions = _versions(root / name)
-    if not versions:
+    versions = sorted((root / name).glob("*"), key=lambda path: (_numbers(path.name), path))
+    prepared = [path for path in (*versions, root / name) if all((path / file).is_file() for file in _METADATA)]
+    if not prepared:
         raise TfdistError(
             f'--dataset tfds:{name} is not prepared in {root}: prepare it with  python -c "import tensorflow_datasets '
             f'as tfds; tfds.builder({name!r}, data_dir={str(root)!r}).download_and_prepare()"'
         )
-    return _read(name, versions[-1])
-
-
-def _versions(folder: Path) -> list[Path]:
-    if _whole(folder):
-        return [folder]
-    inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    return sorted((path for path in inside if _whole(path)), key=lambda path: _numbers(path.name))
-
-
-def _whole(folder: Path) -> bool:
-    return (folder / "dataset_info.json").is_file() and (folder / "features.json").is_file()
+    return _read(name, prepared[-1])
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -60,14 +45,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _read(name: str, folder: Path) -> PreparedDataset:
-    info, features = _json(folder / "dataset_info.json"), _json(folder / "features.json")
-    if info.get("fileFormat", "") not in _READABLE:
+    info, features = (_json(folder / file) for file in _METADATA)
+    if info.get("fileFormat", "") not in ("tfrecord", ""):  # an old dataset_info.json names none and means tfrecord
         raise TfdistError(f"--dataset tfds:{name} is prepared as {info['fileFormat']}: prepare it as tfrecord")
     sizes = {split["name"]: sum(map(int, split.get("shardLengths", ()))) for split in info.get("splits", ())}
     if "train" not in sizes:
         raise TfdistError(f"--dataset tfds:{name} in {folder} has no train split: use another data set")
     classes, train = _classes(name, features), sizes["train"]
-    for split in _TEST_SPLITS:
+    for split in ("test", "validation"):
         if sizes.get(split):
             return PreparedDataset(folder, "train", split, DataInfo(classes, train, sizes[split]))
     kept = train - train // HELD_OUT
@@ -85,10 +70,9 @@ def _classes(name: str, features: Mapping[str, Any]) -> int:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        data: dict[str, Any] = json.loads(path.read_text())
+        return dict(json.loads(path.read_text()))
     except (OSError, ValueError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): prepare the data set again") from None
-    return data
 
 
 def describe(name: str, data_dir: str | None) -> DataInfo:
@@ -115,7 +99,8 @@ def examples(name: str, data_dir: str | None) -> Examples:
     )
 
     def references(split: str) -> tf.data.Dataset:
-        return builder.as_dataset(split=split, decoders=encoded, shuffle_files=False).map(_pair)
+        dataset = builder.as_dataset(split=split, decoders=encoded, shuffle_files=False)
+        return dataset.map(lambda example: (example["image"], example["label"]))
 
     return Examples(
         lambda: references(dataset.train),
@@ -123,7 +108,3 @@ def examples(name: str, data_dir: str | None) -> Examples:
         lambda image, label: (decode_image(image), label),
         size,
     )
-
-
-def _pair(example: "dict[str, tf.Tensor]") -> "tuple[tf.Tensor, tf.Tensor]":
-    return example["image"], example["label"]

@@ -5,6 +5,7 @@ out tickets and, if workers step together, applies their gradients.
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -12,7 +13,6 @@ import tensorflow as tf
 
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task
-from tfdist.launch.events import Phase
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.graph import placement, replica, sessions, tickets
 from tfdist.models.graph.replica import Inputs, Replica
@@ -153,24 +153,17 @@ def _synchronous(spec: TrainingSpec, parts: _Parts) -> WorkerSteps:
 def work(spec: TrainingSpec, cluster: Cluster, task: Task) -> NoReturn:
     """Train as this worker. Its session fails when a parameter server is lost."""
     server = sessions.start_server(spec, cluster, task)
-    events.emit("phase", phase=Phase.BUILDING)
+    events.emit("phase", phase=events.Phase.BUILDING)
     ours = build(spec, task)
     session = sessions.open_session(spec, server, ours.graph, ours.filters)
     sessions.watch(session, ours.probe)
     events.emit("ready")
-    _rejoin(session, ours)
+    if os.environ.get("TFDIST_ATTEMPT", "0") != "0":  # this worker's last process may have had tickets
+        # or the whole job was restarted, and the chief has dealt out no tickets yet
+        with suppress(tf.errors.FailedPreconditionError, tf.errors.NotFoundError):
+            session.run(ours.put_back)
     session.run(ours.take)
     ours.inputs.start(session, session.run(ours.position))
     session.run(ours.steps.begin)
     while True:
         session.run(ours.steps.step)
-
-
-def _rejoin(session: Any, ours: BetweenGraph) -> None:
-    """Rejoin after a restart of this worker alone: its last process may have had tickets."""
-    if os.environ.get("TFDIST_ATTEMPT", "0") == "0":
-        return
-    try:
-        session.run(ours.put_back)
-    except (tf.errors.FailedPreconditionError, tf.errors.NotFoundError):
-        return  # the whole job was restarted, and the chief has dealt out no tickets yet

@@ -4,6 +4,7 @@ import faulthandler
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Thread
 from typing import Any
 
@@ -12,7 +13,6 @@ import tensorflow as tf
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.events import Phase
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.task import leave
 from tfdist.strategies import build
@@ -39,7 +39,7 @@ def start_server(spec: TrainingSpec, cluster: Cluster, task: Task) -> Any:
     """
     if not cluster.addresses:
         raise TfdistError(f"TF_CONFIG is not set, and {spec.strategy} needs a cluster: use `tfdist launch`")
-    events.emit("phase", phase=Phase.CONNECTING)
+    events.emit("phase", phase=events.Phase.CONNECTING)
     return build.start_server(spec, cluster, task)
 
 
@@ -81,11 +81,9 @@ def watch(session: Any, asked: tf.Operation) -> None:
 
     def ask() -> None:
         while True:
-            try:
+            with suppress(tf.errors.OpError):  # no answer
                 session.run(asked)
                 answered[0] += 1
-            except tf.errors.OpError:
-                pass  # no answer
             time.sleep(PROBE_S)
 
     Thread(target=ask, daemon=True).start()

@@ -36,7 +36,7 @@ class AsyncSteps:
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`. With steps before and after them, workers are busy at both edges."""
-        deal(self.session, self.tickets, before + sum(sizes) + after)
+        self.session.run(self.tickets.issue, {self.tickets.count: before + sum(sizes) + after})
         self._wait_for(before)
         log.open()
         counts = np.zeros((self.spec.workers, update_counts.MOST + 1), np.int64)
@@ -52,7 +52,7 @@ class AsyncSteps:
 
     def _wait_for(self, steps: int) -> Results:
         self.steps += steps
-        return receive(self.session, self.tickets, steps)
+        return Results(*self.session.run(self.tickets.receive, {self.tickets.count: steps}))
 
 
 @dataclass
@@ -89,7 +89,7 @@ class SyncSteps:
 
     def _deal(self, steps: int) -> None:
         number = steps * self.spec.workers
-        deal(self.session, self.tickets, number)
+        self.session.run(self.tickets.issue, {self.tickets.count: number})
         self.dealt += number
 
     def _run(self, steps: int, *, dealt: bool) -> float | None:
@@ -101,19 +101,15 @@ class SyncSteps:
         for _ in range(steps):
             self.session.run(self.update)
         self.steps += steps
-        return self._loss_of(self.steps - 1)
-
-    def _loss_of(self, step: int) -> float:
-        """The mean loss of a step that is done; workers may have sent those of later ones."""
         self._take(int(self.session.run(self.tickets.received)))
-        losses = self.early[step]
-        self.early = {number: later for number, later in self.early.items() if number > step}
+        losses = self.early[self.steps - 1]  # workers may have sent those of later steps
+        self.early = {step: later for step, later in self.early.items() if step >= self.steps}
         return float(np.mean(losses))
 
     def _take(self, number: int) -> None:
         """Wait for this many results."""
         self.dealt = max(0, self.dealt - number)
-        results = receive(self.session, self.tickets, number)
+        results = Results(*self.session.run(self.tickets.receive, {self.tickets.count: number}))
         for step, loss in zip(results.read.tolist(), results.loss.tolist(), strict=True):
             self.early.setdefault(step, []).append(loss)
 
@@ -144,13 +140,3 @@ class InGraphSteps:
         _, loss = self.session.run([self.step, self.loss])
         self.steps += steps
         return float(loss)
-
-
-def deal(session: Any, tickets: Tickets, steps: int) -> None:
-    """Let the workers take this many steps."""
-    session.run(tickets.issue, {tickets.count: steps})
-
-
-def receive(session: Any, tickets: Tickets, steps: int) -> Results:
-    """Wait for the results of this many steps."""
-    return Results(*session.run(tickets.receive, {tickets.count: steps}))

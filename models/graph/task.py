@@ -2,12 +2,12 @@
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.task import leave, run_training
+from tfdist.models.training.task import leave, run, run_training
 
 
 def main() -> int:
-    """Run the task that the environment describes; returns as `run_training`. A template calls it, too."""
-    return run_training(_train)
+    """Run the task that the environment describes; returns as `run`. A template calls it, too."""
+    return run(lambda: run_training(_train))
 
 
 def _train(spec: TrainingSpec, cluster: Cluster, task: Task, phases: dict[str, float]) -> None:

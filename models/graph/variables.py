@@ -13,15 +13,12 @@ from tfdist.models.architectures.build import build as build_model
 from tfdist.models.spec import Optimizer, TrainingSpec
 from tfdist.models.training import moving_averages, optimizers, restore
 from tfdist.models.training.context import TrainingContext
-from tfdist.models.training.moving_averages import MovingAverages, cut
 
-Values = Sequence[tuple[Any, Any]]
-"""Variables of a graph, each with a value."""
 _BETAS = {"beta1_power": 0.9, "beta2_power": 0.999}
 """Adam's variables besides its slots: after t updates they hold this base to the power of t + 1."""
-_EPSILON = 1e-7  # of Keras; that of tf.compat.v1 is 1e-8
 _OPTIMIZERS: Mapping[Optimizer, Callable[[float], Any]] = {
-    Optimizer.ADAM: lambda rate: tf.compat.v1.train.AdamOptimizer(rate, *_BETAS.values(), epsilon=_EPSILON),
+    # Keras' epsilon; that of tf.compat.v1 is 1e-8
+    Optimizer.ADAM: lambda rate: tf.compat.v1.train.AdamOptimizer(rate, *_BETAS.values(), epsilon=1e-7),
     Optimizer.SGD: tf.compat.v1.train.GradientDescentOptimizer,
 }
 
@@ -86,16 +83,16 @@ class Copies:
 
     model: tf.keras.Model
     optimizer: Any
-    averages: MovingAverages | None
+    averages: moving_averages.MovingAverages | None
 
-    def upload(self, session: Any, variables: Variables, step: int, others: Values = ()) -> None:
+    def upload(self, session: Any, variables: Variables, step: int, others: Sequence[tuple[Any, Any]] = ()) -> None:
         """Initialize the variables of the session's graph with the copies.
 
         Args:
             session: of the graph.
             variables: of the graph.
             step: number of updates so far.
-            others: the other variables of the graph.
+            others: the other variables of the graph, each with a value.
         """
         slots = self.optimizer.get_weights()[1:]  # the first one is the number of updates
         averages = [] if self.averages is None else [average.numpy() for average in self.averages.averages]
@@ -115,9 +112,9 @@ class Copies:
         """Copy the values from the session; returns the number of updates."""
         values = session.run([*variables.values])
         weights, slots = len(variables.weights), len(variables.weights) + len(variables.slots)
-        self.model.set_weights(cut(values[:weights], _shapes(self.model.weights)))
-        shapes = _shapes(self.optimizer.get_weights()[1:])
-        self.optimizer.set_weights([values[-1], *(cut(values[weights:slots], shapes) if shapes else [])])
+        self.model.set_weights(moving_averages.cut(values[:weights], self.model.weights))
+        state = moving_averages.cut(values[weights:slots], self.optimizer.get_weights()[1:])
+        self.optimizer.set_weights([values[-1], *state])
         if self.averages is not None:
             moving_averages.assign(self.averages.averages, values[slots:-1])
         return int(values[-1])
@@ -138,8 +135,4 @@ def copies(job: TrainingContext) -> Copies:
 
 def _pairs(variables: Sequence[Any], values: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Each variable, or shard of one, with its value from those of the whole ones."""
-    return list(zip(variables, cut(values, _shapes(variables)) if variables else [], strict=True))
-
-
-def _shapes(weights: Sequence[Any]) -> list[tuple[int, ...]]:
-    return [tuple(weight.shape) for weight in weights]
+    return list(zip(variables, moving_averages.cut(values, variables), strict=True))

@@ -30,8 +30,7 @@ def make_sum(strategy: tf.distribute.Strategy, workers: int) -> Sum:
         return strategy.reduce(tf.distribute.ReduceOp.SUM, parts, axis=None)
 
     def summed(values: Sequence[float]) -> list[float]:
-        result: list[float] = total(tf.constant(list(values), tf.float64)).numpy().tolist()
-        return result
+        return list(map(float, total(tf.constant(list(values), tf.float64)).numpy()))
 
     return summed
 

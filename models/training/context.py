@@ -39,8 +39,7 @@ class TrainingContext:
     @property
     def replicas(self) -> int:
         """Replicas of this task (parameter-server: of each worker)."""
-        count: int = self.strategy.num_replicas_in_sync
-        return count // self.workers
+        return int(self.strategy.num_replicas_in_sync) // self.workers
 
     @property
     def task_batch(self) -> int:
@@ -83,7 +82,4 @@ class TrainingState:
 
     def evaluated_weights(self) -> list[Any]:
         """NumPy arrays in the order of `model.weights`: with the moving averages, if there are any."""
-        if self.averages is not None:
-            return self.averages.evaluated(self.model)
-        weights: list[Any] = self.model.get_weights()
-        return weights
+        return list(self.model.get_weights()) if self.averages is None else self.averages.evaluated(self.model)

@@ -15,11 +15,9 @@ import tensorflow as tf
 
 from tfdist.launch import events
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.events import Phase
 from tfdist.models.architectures.build import build as build_model
 from tfdist.models.checkpoints import Checkpointing, CheckpointList, Manifest, list_checkpoints
 from tfdist.models.datasets import pipeline, table
-from tfdist.models.datasets.table import check_held_out
 from tfdist.models.record import HeldOut
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import feed
@@ -47,13 +45,13 @@ def follow(spec: TrainingSpec) -> None:
         raise TfdistError(
             f"{Checkpointing.VARIABLE} is not set: start evaluators with `tfdist launch --set evaluator=true`"
         )
-    check_held_out(spec, table.describe(spec.dataset, spec.data_dir), "--set evaluator=true")
+    table.check_held_out(spec, table.describe(spec.dataset, spec.data_dir), "--set evaluator=true")
     lower_priority()
     measure = _accuracy_of(spec)
     events.emit("ready")
     look = _looks_into(checkpointing.folder)
     for manifest in new_checkpoints(spec, look, lambda: time.sleep(POLL_S)):
-        events.emit("phase", phase=Phase.EVALUATING)
+        events.emit("phase", phase=events.Phase.EVALUATING)
         try:
             accuracy = measure(f"{checkpointing.folder}/{manifest.name}")
         except OSError as error:
@@ -166,13 +164,12 @@ def held_out(job: TrainingContext) -> Callable[[TrainingState], HeldOut]:
     over replicas where the strategy keeps one copy per replica. The copy is made once, so that later calls are fast.
     """
     model = build_model(job.spec)
-    shapes = [tuple(weight.shape) for weight in model.weights]
     part = feed.share(job) if job.workers > 1 else pipeline.Share()
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
     count, total = counter(model), make_sum(job.strategy, job.workers)
 
     def measure(trained: TrainingState) -> HeldOut:
-        model.set_weights(cut(trained.evaluated_weights(), shapes))
+        model.set_weights(cut(trained.evaluated_weights(), model.weights))
         correct, number, loss = total(count(_reported(examples)))
         return {"examples": trained.examples * job.workers, "loss": loss / number, "accuracy": correct / number}
 
@@ -185,7 +182,7 @@ def _reported(batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         if time.monotonic() - reported_at >= REPORT_S:
             reported_at = time.monotonic()
-            events.emit("phase", phase=Phase.EVALUATING)
+            events.emit("phase", phase=events.Phase.EVALUATING)
         yield batch
 
 

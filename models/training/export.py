@@ -59,6 +59,8 @@ def _moved_into_place(target: str) -> Iterator[str]:
     """A temporary name beside `target`, which is renamed at the end, or removed after an exception."""
     import tensorflow as tf
 
+    from tfdist.models.training.store import remove
+
     name = target.rstrip("/").rpartition("/")[2]
     folder = target.rstrip("/").removesuffix(name)
     temporary = f"{folder}.{uuid4().hex[:8]}-{name}"
@@ -67,10 +69,7 @@ def _moved_into_place(target: str) -> Iterator[str]:
         yield temporary
         tf.io.gfile.rename(temporary, target)
     finally:
-        if tf.io.gfile.isdir(temporary):
-            tf.io.gfile.rmtree(temporary)
-        elif tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
+        remove(temporary)
 
 
 def _save_folder(model: "tf.keras.Model", path: str) -> None:

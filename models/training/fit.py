@@ -40,23 +40,12 @@ class FitLoop:
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`, but with a whole window instead of `before` steps: in the same call of fit."""
         for size, equal in groupby(sizes):
-            self._fit(size, len(list(equal)) + bool(before), [self._clock(size, log, int(bool(before)))])
+            self._fit(size, len(list(equal)) + bool(before), log, int(bool(before)))
             before = 0
-        self._fit(after, 1, [])
+        if after:
+            self._fit(after, 1, log, 1)
 
-    def _fit(self, steps: int, epochs: int, callbacks: list[Any]) -> None:
-        if not steps:
-            return
-
-        def count(epoch: int, logs: Any) -> None:
-            self.steps += steps
-
-        counting = tf.keras.callbacks.LambdaCallback(on_epoch_end=count)
-        self.keep_alive.append(self.data(self.job.examples_at(self.steps)))
-        data = self.keep_alive[-1]
-        self.model.fit(data, epochs=epochs, steps_per_epoch=steps, callbacks=[counting, *callbacks], verbose=0)
-
-    def _clock(self, steps: int, log: WindowLog, first: int) -> tf.keras.callbacks.Callback:
+    def _fit(self, steps: int, epochs: int, log: WindowLog, first: int) -> None:
         """Opens the log at epoch `first`, and closes a window at its end and that of each later one."""
 
         def begin(epoch: int, logs: Any) -> None:
@@ -64,6 +53,7 @@ class FitLoop:
                 log.open()
 
         def end(epoch: int, logs: Mapping[str, Any]) -> None:
+            self.steps += steps
             if epoch < first:
                 return
             loss = float(logs["loss"])
@@ -72,7 +62,10 @@ class FitLoop:
             log.first_step()
             log.close(steps, steps * self.job.task_batch, loss)
 
-        return tf.keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
+        clock = tf.keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
+        self.keep_alive.append(self.data(self.job.examples_at(self.steps)))
+        data = self.keep_alive[-1]
+        self.model.fit(data, epochs=epochs, steps_per_epoch=steps, callbacks=[clock], verbose=0)
 
 
 def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], TrainingState]]:

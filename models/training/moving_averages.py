@@ -8,6 +8,7 @@ and the `use_ema` of Keras' optimizers loses updates when several workers of a p
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,6 @@ def load_converted(model: tf.keras.Model, prefix: str) -> None:
             weight.assign(reader.get_tensor(next(filter(reader.has_tensor, keys))))
     if averages := saved(prefix):
         assign(model.trainable_variables, averages)
-
-
-_KEY = "averages/{}/.ATTRIBUTES/VARIABLE_VALUE"
-"""Key of an average in a checkpoint that lists them as `averages`."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,7 @@ def saved(prefix: str) -> list[Any]:
     reader = tf.train.load_checkpoint(prefix)
     names = reader.get_variable_to_shape_map()
     values: list[Any] = []
-    while (name := _KEY.format(len(values))) in names:
+    while (name := f"averages/{len(values)}/.ATTRIBUTES/VARIABLE_VALUE") in names:
         values.append(reader.get_tensor(name))
     return values
 
@@ -157,12 +154,12 @@ def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
     Raises:
         ValueError: they have another number of elements.
     """
-    for variable, value in zip(variables, cut(values, [tuple(each.shape) for each in variables]), strict=True):
+    for variable, value in zip(variables, cut(values, variables), strict=True):
         variable.assign(value)
 
 
-def cut(values: Iterable[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
-    """The same numbers as arrays of these shapes. Variables are divided along their first axis only.
+def cut(values: Iterable[Any], like: Sequence[Any]) -> list[Any]:
+    """The same numbers as arrays with the shapes of these. Variables are divided along their first axis only.
 
     get_weights() returns the shards of variables that a partitioner of ParameterServerStrategy has divided.
 
@@ -170,7 +167,8 @@ def cut(values: Iterable[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
         ValueError: there are more or fewer numbers.
     """
     numbers = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)])
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    if len(numbers) != ends[-1]:
-        raise ValueError(f"{len(numbers)} numbers, not {ends[-1]}")
-    return [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]
+    shapes = [tuple(each.shape) for each in like]
+    edges = list(accumulate(map(math.prod, shapes), initial=0))
+    if len(numbers) != edges[-1]:
+        raise ValueError(f"{len(numbers)} numbers, not {edges[-1]}")
+    return [numbers[slice(*edge)].reshape(shape) for edge, shape in zip(pairwise(edges), shapes, strict=True)]

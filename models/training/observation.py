@@ -27,8 +27,6 @@ SPEED_VARIABLES = frozenset([
 ])  # fmt: skip
 """Variables by name, not by prefix: another TF_ variable may hold a path or a secret, and records are published."""
 
-_POLICIES = {os.SCHED_OTHER: "normal", os.SCHED_BATCH: "batch"}
-_KERAS = {Keras.TWO: "tf_keras", Keras.THREE: "keras"}
 _WHEELS = {"cuda": "nvidia-cuda-runtime-cu12", "cudnn": "nvidia-cudnn-cu12", "nccl": "nvidia-nccl-cu12"}
 
 
@@ -47,7 +45,7 @@ def software(keras: Keras) -> dict[str, str]:
 
     TensorFlow must have been imported with that Keras.
     """
-    package = _KERAS[keras]
+    package = "tf_keras" if keras is Keras.TWO else "keras"
     return {
         "tensorflow": version("tensorflow"),
         "keras": f"{package} {version(package)} (tensorflow)",
@@ -105,13 +103,13 @@ def process(keras: Keras, devices: Sequence[str] = ()) -> dict[str, Any]:
         keras: see `software`.
         devices: see `peak_gpu_memory`.
     """
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+    usage, policies = resource.getrusage(resource.RUSAGE_SELF), {os.SCHED_OTHER: "normal", os.SCHED_BATCH: "batch"}
     return {
         "host": platform.node(),
         "peak_memory_bytes": usage.ru_maxrss * 1024,
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "affinity": tuple(sorted(os.sched_getaffinity(0))),
-        "scheduling": _POLICIES.get(os.sched_getscheduler(0), "other"),
+        "scheduling": policies.get(os.sched_getscheduler(0), "other"),
         "software": software(keras),
         "environment": environment(os.environ),
         "gpu_peak_bytes": peak_gpu_memory(devices),

@@ -1,6 +1,6 @@
 """The optimizers, their all-reduce of gradients, and the loss scaling of float16, for both versions of Keras."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -9,10 +9,9 @@ from tfdist.models.spec import Optimizer, TrainingSpec
 from tfdist.strategies.options import GradientDtype, Keras, Precision
 
 GradientsAndVariables = list[tuple[tf.Tensor, tf.Variable]]
-Aggregator = Callable[[Iterable[tuple[tf.Tensor, tf.Variable]]], GradientsAndVariables]
 
 
-def aggregator(spec: TrainingSpec) -> Aggregator | None:
+def aggregator(spec: TrainingSpec) -> Callable[[GradientsAndVariables], GradientsAndVariables] | None:
     """The `gradient_aggregator` of tf_keras' optimizers; None: the optimizer's own all-reduce is the same.
 
     It sums each gradient over the replicas in `spec.gradient_dtype`, in packs of `spec.bytes_per_pack` bytes, and
@@ -24,7 +23,7 @@ def aggregator(spec: TrainingSpec) -> Aggregator | None:
     dtype = tf.as_dtype(spec.gradient_dtype.value)
     options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=spec.bytes_per_pack or 0)
 
-    def aggregate(pairs: Iterable[tuple[tf.Tensor, tf.Variable]]) -> GradientsAndVariables:
+    def aggregate(pairs: GradientsAndVariables) -> GradientsAndVariables:
         gradients, variables = zip(*pairs, strict=True)
         sums: Any = tf.distribute.get_replica_context().all_reduce(
             tf.distribute.ReduceOp.SUM, [tf.cast(gradient, dtype) for gradient in gradients], options=options
@@ -48,35 +47,24 @@ def build(spec: TrainingSpec, model: tf.keras.Model) -> Any:
     optimizer = getattr(optimizers, _CLASSES[spec.optimizer])(spec.learning_rate, **options)
     if spec.precision is Precision.MIXED_FLOAT16:
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
-    _create_variables(optimizer, model)
-    return optimizer
-
-
-def _create_variables(optimizer: Any, model: tf.keras.Model) -> None:
-    """Create the optimizer's variables before the first step.
-
-    Keras 3 would create them inside a replica, which MirroredStrategy forbids. And a tf.function whose first trace
-    creates a variable is traced twice: for two replicas of MobileNetV2 that is 6.5 s of 10.5 s
-    (https://www.tensorflow.org/guide/function#creating_tfvariables).
-    """
+    # Its variables are created before the first step: Keras 3 would create them inside a replica, which
+    # MirroredStrategy forbids. And a tf.function whose first trace creates a variable is traced twice: for two replicas
+    # of MobileNetV2 that is 6.5 s of 10.5 s (https://www.tensorflow.org/guide/function#creating_tfvariables).
     create = getattr(optimizer, "build", None) or optimizer._create_all_weights  # the legacy ones have no public method
     create(model.trainable_variables)
+    return optimizer
 
 
 def scale(optimizer: Any, loss: tf.Tensor) -> tf.Tensor:
     """The loss to differentiate: scaled up under mixed_float16, so that small gradients do not underflow."""
-    if hasattr(optimizer, "get_scaled_loss"):
-        return optimizer.get_scaled_loss(loss)
-    if hasattr(optimizer, "scale_loss"):
-        return optimizer.scale_loss(loss)
-    return loss
+    scaled = getattr(optimizer, "get_scaled_loss", None) or getattr(optimizer, "scale_loss", None)
+    return loss if scaled is None else scaled(loss)
 
 
 def unscale(optimizer: Any, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
     """The gradients of the loss from those of the scaled loss. Keras 3 unscales in `apply_gradients` itself."""
     if hasattr(optimizer, "get_unscaled_gradients"):
-        unscaled: list[tf.Tensor] = optimizer.get_unscaled_gradients(gradients)
-        return unscaled
+        return list(optimizer.get_unscaled_gradients(gradients))
     return gradients
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from tfdist.launch import events
-from tfdist.launch.events import Turn
 from tfdist.models.record import Window
 from tfdist.models.spec import TrainingSpec, calls, whole_calls
 from tfdist.models.training.windows import WindowLog, step_s
@@ -150,6 +149,10 @@ TRIES = (1, 2, 4, 8)
 """Times the length of a turn until it has a window: a chief without a core counts its steps before it reads a clock."""
 
 
+TRACE_VARIABLE = "TFDIST_TRACE_DIR"
+"""The folder for a trace of the last steps of the warm-up, under tf.profiler."""
+
+
 class Loop(Protocol):
     """The steps of one task."""
 
@@ -238,13 +241,13 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
         seconds = step_s(windows) * concurrent if windows else seconds
 
 
-def _parked(step_s: float) -> Turn | None:
+def _parked(step_s: float) -> events.Turn | None:
     """Wait for a turn, without the memory that glibc keeps for later allocations: the other arms may need it."""
     ctypes.CDLL(None).malloc_trim(0)
     return events.wait_at_barrier(step_s=step_s)
 
 
-def _plan(turn: Turn, concurrent: int, per_call: int) -> TurnPlan:
+def _plan(turn: events.Turn, concurrent: int, per_call: int) -> TurnPlan:
     # A concurrent loop needs work on all workers at both edges; any other one only lets its first step pass.
     before, after = (concurrent * per_call, concurrent * per_call) if concurrent > 1 else (1, 0)
     size = whole_calls(turn.steps, per_call)
@@ -255,14 +258,24 @@ def _plan(turn: Turn, concurrent: int, per_call: int) -> TurnPlan:
 def _train_steps(loop: Loop, log: WindowLog, spec: TrainingSpec) -> Windows:
     log.total = spec.steps
     plan = schedule(spec, _at_once(loop, spec) if loop.overlaps else 0)
-    if plan.warmup:
-        loop.windows(plan.warmup, log)
+    _warm_up(plan.warmup, lambda sizes: loop.windows(sizes, log))
     warmup = log.take()
     events.wait_at_barrier()
     loop.windows(plan.timed, log, plan.margin, plan.margin)
     if log.steps < spec.steps:
         events.emit("step", step=spec.steps, steps=spec.steps)
     return Windows(warmup, log.take())
+
+
+def _warm_up(sizes: Sequence[int], train: Callable[[Sequence[int]], None]) -> None:
+    """Train the windows of the warm-up; the last one under tf.profiler, if the launcher wants a trace."""
+    folder = os.environ.get(TRACE_VARIABLE, "")
+    traced = sizes[1:][-1:] if folder else ()
+    if untraced := sizes[: len(sizes) - len(traced)]:
+        train(untraced)
+    if traced:
+        with tracing(folder):
+            train(traced)
 
 
 def _at_once(loop: Loop, spec: TrainingSpec) -> int:
@@ -296,7 +309,7 @@ def train_saved(
     """
     log.total, log.steps = spec.steps, step
     warmup = saved_warmup(spec, step, every_steps)
-    _windows(loop, log, warmup, every_steps, edges)
+    _warm_up(warmup, lambda sizes: _windows(loop, log, sizes, every_steps, edges))
     warm = log.take()
     events.wait_at_barrier()
     _windows(loop, log, saved_windows(spec, step + sum(warmup), every_steps, edges.step_s), every_steps, edges)

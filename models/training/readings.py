@@ -97,18 +97,12 @@ def open_gpus() -> OpenGpus:
 
 
 def _open(nvml: ModuleType, visible: str | None) -> OpenGpus:
-    known = {index: nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())}
-    if visible is None:
-        return OpenGpus(known, nvml)
-    entries = [entry.strip() for entry in visible.split(",")]
-    if len(known) > 1 and any(map(str.isdecimal, entries)) and os.environ.get(DEVICE_ORDER) != "PCI_BUS_ID":
+    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    entries = [entry.strip() for entry in (visible or "").split(",")]
+    if len(handles) > 1 and any(map(str.isdecimal, entries)) and os.environ.get(DEVICE_ORDER) != "PCI_BUS_ID":
         return OpenGpus(note=f"without {DEVICE_ORDER}=PCI_BUS_ID, CUDA and NVML number GPUs differently")
     if any(entry.startswith("MIG-") for entry in entries):
         return OpenGpus(note="NVML reads whole GPUs, not MIG instances")
-    uuids = {index: nvml.nvmlDeviceGetUUID(handle) for index, handle in known.items()}
-    chosen = [index for entry in entries for index in known if entry == str(index) or _is_prefix(entry, uuids[index])]
-    return OpenGpus({index: known[index] for index in chosen}, nvml)
-
-
-def _is_prefix(entry: str, uuid: str) -> bool:
-    return entry.startswith("GPU-") and uuid.startswith(entry)
+    gpus = [agent.Gpu(str(index), uuid, uuid, "") for index, uuid in enumerate(map(nvml.nvmlDeviceGetUUID, handles))]
+    chosen = [int(gpu.number) for _, gpu in agent.visible_gpus(gpus, visible)]
+    return OpenGpus({index: handles[index] for index in chosen}, nvml)

@@ -1,7 +1,6 @@
 """Continuing at a checkpoint: which one, and reading it."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,14 +8,7 @@ import tensorflow as tf
 
 from tfdist.launch import events
 from tfdist.launch.errors import TfdistError
-from tfdist.models.checkpoints import (
-    Checkpointing,
-    CheckpointList,
-    Manifest,
-    check_empty,
-    check_same_training,
-    list_checkpoints,
-)
+from tfdist.models import checkpoints
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import StartPoint, TrainingContext
@@ -31,12 +23,11 @@ def saves(job: TrainingContext) -> bool:
 
 def io_options(job: TrainingContext) -> tf.train.CheckpointOptions:
     """The files are read and written by this task. By default, parameter servers would write to their own disks."""
-    if not job.variables_on_servers:
-        return tf.train.CheckpointOptions()
-    return tf.train.CheckpointOptions(experimental_io_device="/job:chief/replica:0/task:0/device:CPU:0")
+    device = "/job:chief/replica:0/task:0/device:CPU:0" if job.variables_on_servers else None
+    return tf.train.CheckpointOptions(experimental_io_device=device)
 
 
-def started(job: TrainingContext, options: Checkpointing, attempt: int) -> TrainingContext:
+def started(job: TrainingContext, options: checkpoints.Checkpointing, attempt: int) -> TrainingContext:
     """The training, from the newest intact checkpoint on if it is restarted or resumed.
 
     The task that saves chooses, and the other workers read the same one.
@@ -59,36 +50,20 @@ def started(job: TrainingContext, options: Checkpointing, attempt: int) -> Train
     return replace(job, start=StartPoint(manifest.step, manifest.examples, f"{options.folder}/{manifest.name}"))
 
 
-def _choose(spec: TrainingSpec, options: Checkpointing, resumes: bool) -> Manifest | None:
+def _choose(spec: TrainingSpec, options: checkpoints.Checkpointing, resumes: bool) -> checkpoints.Manifest | None:
     listing = _list(options.folder)
     if not resumes:
-        check_empty(listing, options.folder)
+        checkpoints.check_empty(listing, options.folder)
         return None
     for saved in listing.complete:
-        check_same_training(saved, spec, options.folder)
-    manifest, problems = newest_intact(listing, lambda name: damage(f"{options.folder}/{name}"))
+        checkpoints.check_same_training(saved, spec, options.folder)
+    manifest, problems = listing.newest_intact(lambda name: damage(f"{options.folder}/{name}"))
     if manifest is None and (problems or (options.resume and not options.may_be_empty)):
         why = "; ".join(problems) or "there is none"
         raise TfdistError(f"{options.folder}: no checkpoint can be used ({why}); start again in another folder")
     for problem in problems:
         sys.stderr.write(f"tfdist: warning: {options.folder}: {problem}; continuing from an older checkpoint\n")
     return manifest
-
-
-def newest_intact(listing: CheckpointList, damage: Callable[[str], str]) -> tuple[Manifest | None, list[str]]:
-    """The newest checkpoint that can be read, and the problems of those that are newer.
-
-    Args:
-        listing: of the folder.
-        damage: from a checkpoint's name to why it cannot be read; empty if it can.
-    """
-    problems = dict(listing.problems)
-    for manifest in listing.complete:
-        problem = damage(manifest.name)
-        if not problem:
-            return manifest, [text for step, text in sorted(problems.items(), reverse=True) if step > manifest.step]
-        problems[manifest.step] = f"{manifest.name} is damaged ({problem})"
-    return None, [problems[step] for step in sorted(problems, reverse=True)]
 
 
 def damage(path: str) -> str:
@@ -102,7 +77,7 @@ def damage(path: str) -> str:
     return ""
 
 
-def _with_step(job: TrainingContext, folder: str, step: int) -> Manifest:
+def _with_step(job: TrainingContext, folder: str, step: int) -> checkpoints.Manifest:
     """The checkpoint that the first worker chose, on another one."""
     listing = _list(folder)
     found = next((manifest for manifest in listing.complete if manifest.step == step), None)
@@ -114,9 +89,9 @@ def _with_step(job: TrainingContext, folder: str, step: int) -> Manifest:
     return found
 
 
-def _list(folder: str) -> CheckpointList:
+def _list(folder: str) -> checkpoints.CheckpointList:
     try:
-        return list_checkpoints(folder, GFiles())
+        return checkpoints.list_checkpoints(folder, GFiles())
     except OSError as error:
         raise TfdistError(f"--checkpoint-dir {folder}: cannot be read ({error}); use another folder") from None
 

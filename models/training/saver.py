@@ -4,10 +4,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Thread
 from types import FrameType
-from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -27,16 +26,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 class SaveRequests:
-    """Catches the signals from `catch` until `release`."""
+    """Catches the signals until `release`. A task that has trained nothing just ends: it makes none of these."""
 
     def __init__(self) -> None:
-        """Catch nothing yet: a task that has trained nothing just ends."""
-        self.signal: str | None = None
-        """The name of the last one that arrived."""
-        self._before: Mapping[signal.Signals, Any] = {}
-
-    def catch(self) -> None:
         """Note the signals from now on. Only for the main thread."""
+        self.arrived = False
         self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
 
     def release(self) -> None:
@@ -45,7 +39,7 @@ class SaveRequests:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = signal.Signals(number).name
+        self.arrived = True
 
 
 class Saver:
@@ -68,7 +62,6 @@ class Saver:
         self.step_s: float | None = None
         """Seconds of a step lately, the same on all ranks; None: unknown."""
         self._requests = SaveRequests()
-        self._requests.catch()
 
     def at_edge(self, step: int) -> bool:
         """Save after this step if it is time to. Returns whether that, or asking the others, took time.
@@ -82,7 +75,11 @@ class Saver:
         if due or late or leaves:
             self._save(step)
         if leaves:
-            self._leave()
+            self._wait()
+            wait_before_exit(self._job)
+            if self._failure and self._last_step is None:
+                raise TfdistError(f"{self._options.folder} has no checkpoint to resume", ExitCode.FAILED)
+            leave(ExitCode.PREEMPTED)
         self._checked_at = time.monotonic()
         return True
 
@@ -111,8 +108,8 @@ class Saver:
         now = time.monotonic()
         every_s = self._options.every_s
         late = saves(self._job) and every_s is not None and now - self._saved_at >= every_s
-        requested = self._requests.signal is not None
-        lates, requests, seconds = self._sum([float(late), float(requested), now - self._checked_at])
+        arrived = float(self._requests.arrived)
+        lates, requests, seconds = self._sum([float(late), arrived, now - self._checked_at])
         if self._checked_step > self._job.start.step:  # the first steps took the time of their trace
             self.step_s = max(1e-6, seconds / self._job.workers / max(1, step - self._checked_step))
             self._spacing = max(1, int(CHECK_S / self.step_s))
@@ -140,13 +137,6 @@ class Saver:
         if self._storing is not None:
             self._storing.join()
 
-    def _leave(self) -> NoReturn:
-        self._wait()
-        wait_before_exit(self._job)
-        if self._failure and self._last_step is None:
-            raise TfdistError(f"{self._options.folder} has no checkpoint to resume", ExitCode.FAILED)
-        leave(ExitCode.PREEMPTED)
-
     def _store(self, manifest: Manifest, started_at: float) -> None:
         """Store the snapshot and report it. `started_at`: its start by time.perf_counter()."""
         folder, step = self._options.folder, manifest.step
@@ -167,12 +157,15 @@ class Saver:
 
 
 def _write_function(job: TrainingContext, trained: Callable[[], TrainingState]) -> Callable[[], object]:
-    """A function that writes what is trained into memory; that of a session is copied before.
+    """A function that writes weights, their moving averages, and the state of the optimizer with its loss scale into
+    memory. What a session has trained is copied before.
 
     Under parameter-server it is traced once: TensorFlow builds a graph of all variables for each save, which takes
     seconds there. Elsewhere that graph would lack the loss scale of tf_keras.
     """
-    checkpoint, options = _checkpoint_of(trained()), io_options(job)
+    state, options = trained(), io_options(job)
+    averages = {} if state.averages is None else {"averages": list(state.averages.averages)}
+    checkpoint = tf.train.Checkpoint(model=state.model, optimizer=state.optimizer, **averages)
 
     def write() -> object:
         return checkpoint.write(MEMORY, options)
@@ -181,13 +174,5 @@ def _write_function(job: TrainingContext, trained: Callable[[], TrainingState]) 
         return lambda: (trained(), write())
     if not job.variables_on_servers:
         return write
-    traced = tf.function(write)
-    traced.get_concrete_function()
-    result: Callable[[], object] = traced
-    return result
-
-
-def _checkpoint_of(trained: TrainingState) -> tf.train.Checkpoint:
-    """The weights, their moving averages, and the state of the optimizer with its loss scale."""
-    averages = {} if trained.averages is None else {"averages": list(trained.averages.averages)}
-    return tf.train.Checkpoint(model=trained.model, optimizer=trained.optimizer, **averages)
+    traced: Callable[[], object] = tf.function(write).get_concrete_function()
+    return traced

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import tensorflow as tf
@@ -23,10 +24,7 @@ class GFiles(Files):
 
     def names(self, folder: str) -> Sequence[str]:
         """`Files.names`."""
-        try:
-            return [name.rstrip("/") for name in _read(lambda: tf.io.gfile.listdir(folder))]
-        except FileNotFoundError:
-            return []
+        return [name.rstrip("/") for name in _read(lambda: tf.io.gfile.listdir(folder))]
 
     def text(self, path: str) -> str:
         """`Files.text`."""
@@ -93,7 +91,7 @@ def store(folder: str, manifest: Manifest, keep: int) -> None:
     whole = replace(manifest, files={manifest.name + ending: size for ending, size in endings.items()})
     try:
         tf.io.gfile.makedirs(folder)
-        _remove(f"{folder}/{manifest.file}")  # before its files change
+        remove(f"{folder}/{manifest.file}")  # before its files change
         for ending in endings:
             tf.io.gfile.copy(MEMORY + ending, f"{folder}/{manifest.name}{ending}", overwrite=True)
             _sync(f"{folder}/{manifest.name}{ending}")
@@ -103,11 +101,11 @@ def store(folder: str, manifest: Manifest, keep: int) -> None:
             raise OSError(listing.problems[manifest.step])
     except (tf.errors.OpError, OSError) as error:
         for name in (manifest.file, *whole.files):
-            _remove(f"{folder}/{name}")
+            remove(f"{folder}/{name}")
         raise OSError(error.message if isinstance(error, tf.errors.OpError) else str(error)) from None
     with suppress(OSError):  # what cannot be listed or removed is tried again after the next checkpoint
         for name in obsolete(GFiles().names(folder), listing, keep):
-            _remove(f"{folder}/{name}")
+            remove(f"{folder}/{name}")
 
 
 def mark_final(folder: str, step: int) -> None:
@@ -127,17 +125,14 @@ def write_manifest(folder: str, manifest: Manifest) -> None:
         _sync(partial)  # else the name may reach the disk before the text
         tf.io.gfile.rename(partial, f"{folder}/{manifest.file}", overwrite=True)
     finally:
-        _remove(partial)
+        remove(partial)
 
 
 def _sync(path: str) -> None:
     """Wait until a local file is on the disk; object stores keep what they have acknowledged."""
     if "://" not in path:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with Path(path).open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def obsolete(names: Sequence[str], listing: CheckpointList, keep: int) -> list[str]:
@@ -152,9 +147,7 @@ def obsolete(names: Sequence[str], listing: CheckpointList, keep: int) -> list[s
     return sorted(old, key=lambda name: (not name.endswith(".json"), name))
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
     """Remove a file or folder, if it exists and can be removed."""
-    try:
+    with suppress(tf.errors.OpError):
         (tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
-    except tf.errors.OpError:
-        return

@@ -6,16 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.events import Phase, dump_on_request
 from tfdist.models.datasets import table
-from tfdist.models.datasets.table import check_data
 from tfdist.models.spec import EVALUATOR, TrainingSpec
 from tfdist.strategies.build import serve, serves
 from tfdist.strategies.options import LEGACY_KERAS, Keras
@@ -31,24 +28,19 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task, phases: dict[str, f
 
 
 def main() -> int:
-    """Run the task that the environment describes; returns as `run_training`. A template calls it, too."""
-    return run_training(_train)
+    """Run the task that the environment describes; returns as `run`. A template calls it, too."""
+    return run(lambda: run_training(_train))
 
 
-def run_training(train: Train) -> int:
-    """Run the task that the environment describes. An evaluator, or a task that only serves, does not train.
+def run(task: Callable[[], None]) -> int:
+    """Run what this process is for, with the launcher's means against failures and hangs.
 
     Returns:
         The exit code: 0; that of a TfdistError, whose message goes to stderr; or 1 for any other exception, whose
         traceback goes there. A training that was saved because a signal requested it ends by itself, with code 42.
     """
-    return run(partial(_run_task, train))
-
-
-def run(task: Callable[[], None]) -> int:
-    """Run what this process is for, with the launcher's means against failures and hangs; returns as `run_training`."""
     events.report_failures()
-    dump_on_request()
+    events.dump_on_request()
     try:
         task()
     except TfdistError as error:
@@ -61,10 +53,11 @@ def run(task: Callable[[], None]) -> int:
     return ExitCode.SUCCESS
 
 
-def _run_task(train: Train) -> None:
+def run_training(train: Train) -> None:
+    """Run the task that the environment describes. An evaluator, or a task that only serves, does not train."""
     spec = TrainingSpec.of_task("start trainings with `tfdist launch`")
     # again: a task can be started manually, on a host with other data
-    check_data(spec, table.describe(spec.dataset, spec.data_dir))
+    table.check_data(spec, table.describe(spec.dataset, spec.data_dir))
     cluster, task = cluster_and_task()
     phases = {"import": import_tensorflow(spec.keras)}
     if task.role == EVALUATOR:
@@ -92,7 +85,7 @@ def import_tensorflow(keras: Keras) -> float:
     Without the garbage collector, which would search the growing modules again and again: 2.4 s of CPU time, not 2.9.
     And without pandas and scipy, which Keras imports for data and images that we do not have: 2.0 s.
     """
-    events.emit("phase", phase=Phase.IMPORTING)
+    events.emit("phase", phase=events.Phase.IMPORTING)
     os.environ.update(keras.environment)
     started_at = time.perf_counter()
     gc.disable()

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tfdist.launch import events
@@ -115,9 +115,9 @@ class WindowLog:
         self.steps += steps
         if not self.quiet:
             rate = examples / self.share / elapsed
-            slowed = [{"throttle": gpu.throttle} for gpu in reading.gpus if gpu.throttle]
             more = {} if self.more is None else {"step_ms": 1000 * elapsed / steps, **self.more(self.steps, steps)}
-            more |= slowed[0] if slowed else {}
+            if reading.gpus:
+                more["gpus"] = [asdict(gpu) for gpu in reading.gpus]
             events.emit("step", step=self.steps, steps=self.total, images_per_s=rate, loss=loss, **more)
         if self.at_edge is not None and self.at_edge(self.steps):
             self._before, self._edge = self.read(), self.clock()

@@ -29,7 +29,7 @@ class Box:
     def reading(self, busy_s: float = 0.0, at: float = 0.0) -> Inspected:
         available = (self.gigabytes - len(self.alive)) * GB
         host = {"busy_s": busy_s, "steal_s": 0.0, "cores": 2.0, "available_bytes": available}
-        return Inspected({"worker-0": "S"}, {}, {"worker-0": 0.0}, {"worker-0": GB}, host, at)
+        return Inspected({"worker-0": "S"}, {}, {"worker-0": 0.0}, {"worker-0": GB}, host, time=at)
 
 
 @dataclass

@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.choice import enum_fields
+from tfdist.strategies.choice import field_types
 
 TEXTS = {
     "html": "<script>alert(1)</script><img src=x onerror=alert(2)>",
@@ -18,7 +19,8 @@ TEXTS = {
     "markdown": "# `|` | ** [link](javascript:alert(3)) ![](x) _a_ `",
     "spreadsheet": "=1+1[red]",
 }
-_CHOICES = {"format", "status", "dtype", "op", *enum_fields(TrainingSpec), *enum_fields(CollectiveSpec)}
+_TYPES = {**field_types(TrainingSpec), **field_types(CollectiveSpec)}
+_CHOICES = {"format", "status", "dtype", "op", *(name for name, kind in _TYPES.items() if issubclass(kind, Enum))}
 _CHOICES |= {"scaling", "preset", "variable_partitioner"}
 _FREE_NAMES = {"software", "environment", "cpu_s", "windows", "observed", "packages", "not_measured"}
 """Objects with names that somebody else has chosen."""

@@ -10,12 +10,11 @@ import pytest
 from tests.bench.fake_arms import FakeArms
 from tfdist.bench.folder import read_bench
 from tfdist.bench.options import BenchOptions
-from tfdist.bench.precision import half_widths
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import summarize
 from tfdist.bench.runner import RunnerHooks
-from tfdist.bench.session import default_suite, prepare, run_session
+from tfdist.bench.session import default_suite, half_widths, prepare, run_session
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, local_machines

@@ -17,7 +17,7 @@ def parked(record, available: int, *sizes: int, total: int = 20 * GB, gpu_free: 
     resident = {f"worker-{index}": size for index, size in enumerate(sizes)}
     host = {"available_bytes": float(available)}
     host |= {} if gpu_free is None else {"gpu_free_bytes": float(gpu_free), "gpu_total_bytes": 80.0 * GB}
-    reading = Inspected(dict.fromkeys(resident, "S"), {}, {}, resident, host, 1.0)
+    reading = Inspected(dict.fromkeys(resident, "S"), {}, {}, resident, host, time=1.0)
     record = replace(record, hardware={"memory_bytes": total})
     return Parked("a", 0.1, {}, (HostReading(None, reading),), record)
 
@@ -82,7 +82,7 @@ def test_the_warm_up_is_one_window():
 
 def inspected(time: float, cpu: dict[str, float], busy: float, steal: float) -> Inspected:
     host = {"busy_s": busy, "steal_s": steal, "cores": 2.0, "available_bytes": 4e9}
-    return Inspected(dict.fromkeys(cpu, "S"), {}, cpu, dict.fromkeys(cpu, 10**9), host, time)
+    return Inspected(dict.fromkeys(cpu, "S"), {}, cpu, dict.fromkeys(cpu, 10**9), host, time=time)
 
 
 def test_what_others_used_is_the_rest_of_the_busy_time():

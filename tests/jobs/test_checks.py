@@ -1,10 +1,13 @@
 """Options without effect are refused; what may surprise is a warning."""
 
+from dataclasses import replace
+
 import pytest
 
 from tfdist.jobs.checks import (
+    check,
+    check_combinations,
     check_effect,
-    check_ema,
     check_step_times,
     check_straggler,
     check_strategy,
@@ -15,8 +18,9 @@ from tfdist.jobs.presets import resolve
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
 from tfdist.models.spec import Architecture, TrainingSpec
-from tfdist.strategies.options import Api, StrategyName
+from tfdist.strategies.options import Api, CrossDevice, Keras, Precision, StrategyName
 
+CPU = Machine((0, 1), ())
 TWO = {"strategy": StrategyName.MULTI_WORKER, "workers": 2}
 
 
@@ -64,19 +68,16 @@ def test_step_times_without_a_loop_of_steps_are_refused(values, message):
 @pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, 1.5, float("nan")])
 def test_a_decay_outside_of_0_to_1_is_refused(decay):
     with pytest.raises(TfdistError, match=r"--set ema=.*: must be more than 0 and less than 1"):
-        check_ema(TrainingSpec(ema=decay))
+        check(TrainingSpec(ema=decay), {}, CPU)
 
 
 def test_a_training_that_is_too_short_for_its_averages_gets_a_warning():
-    assert check_ema(TrainingSpec(ema=0.999)) is None
+    check(TrainingSpec(ema=0.999), {}, CPU)
     (text,) = ema_warnings(TrainingSpec(ema=0.999, steps=500, evaluate=True))
     assert text.startswith("--set ema=0.999: after 500 steps the averages are 61% initial weights")
     assert ema_warnings(TrainingSpec(ema=0.999, steps=5000, evaluate=True)) == ()
     assert ema_warnings(TrainingSpec(ema=0.999, steps=500)) == ()
     assert ema_warnings(TrainingSpec(steps=5, evaluate=True)) == ()
-
-
-CPU = Machine((0, 1), ())
 
 
 def test_alpha_scales_the_tiny_model_too():
@@ -124,3 +125,60 @@ def test_an_invalid_partitioner_is_refused():
 def test_only_the_depthwise_model_warns_about_xla_on_a_cpu(model, count):
     warnings = training_warnings(TrainingSpec(model=model, xla=True), CPU)
     assert len(warnings) == count
+
+
+def refused(spec: TrainingSpec) -> str:
+    """Why these values cannot be combined; empty if they can."""
+    try:
+        check_combinations(spec)
+    except TfdistError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"strategy": StrategyName.MULTI_WORKER}, {"strategy": StrategyName.PARAMETER_SERVER, "ps": 1}],
+)
+def test_a_worker_without_gpus_has_one_device(values):
+    two = TrainingSpec(**values, workers=2, devices=3)
+    assert refused(two).startswith("--devices 3: without GPUs ")
+    assert refused(two).endswith(" uses one device of each worker, not 3; omit --devices and use --workers 6")
+    assert refused(replace(two, gpus=True)) == refused(replace(two, devices=1)) == ""
+
+
+@pytest.mark.parametrize("strategy", [StrategyName.MIRRORED, StrategyName.CENTRAL_STORAGE])
+def test_one_process_makes_a_replica_on_each_virtual_device(strategy):
+    assert refused(TrainingSpec(strategy=strategy, devices=2)) == ""
+
+
+def test_float16_needs_loss_scaling_on_every_replica():
+    mirrored = TrainingSpec(strategy=StrategyName.MIRRORED, devices=2, precision=Precision.MIXED_FLOAT16)
+    servers = TrainingSpec(**TWO, precision=Precision.MIXED_FLOAT16)
+    servers = replace(servers, strategy=StrategyName.PARAMETER_SERVER, ps=1)
+    three = replace(mirrored, keras=Keras.THREE)
+    for good in (mirrored, replace(three, devices=1), replace(three, precision=Precision.MIXED_BFLOAT16),
+                 replace(servers, precision=Precision.MIXED_BFLOAT16)):  # fmt: skip
+        assert refused(good) == ""
+    assert refused(three).startswith("--keras 3 --precision mixed_float16: Keras 3 checks only the first replica")
+    assert refused(servers) == (
+        "--keras 2 --precision mixed_float16: tf_keras does not scale the loss for float16 under parameter-server; "
+        "use --precision mixed_bfloat16"
+    )
+
+
+def test_fit_of_keras_3_trains_one_step_in_a_call_of_several_replicas():
+    fit = TrainingSpec(strategy=StrategyName.MIRRORED, devices=2, keras=Keras.THREE, api=Api.FIT, steps_per_call=2)
+    assert refused(fit).startswith("--keras 3 --api fit --steps-per-call 2: Keras 3's fit fails with several steps")
+    for good in ({"devices": 1}, {"keras": Keras.TWO}, {"api": Api.LOOP}, {"steps_per_call": 1}):
+        assert refused(replace(fit, **good)) == ""
+
+
+@pytest.mark.parametrize("devices", range(1, 8))
+def test_hierarchical_copy_drops_a_gradient_of_an_odd_number_of_devices(devices):
+    spec = TrainingSpec(strategy=StrategyName.MIRRORED, devices=devices, cross_device=CrossDevice.HIERARCHICAL_COPY)
+    odd = devices in (3, 5, 7)
+    assert (f" the gradients of one of {devices} devices " in refused(spec)) is odd
+    assert (f"; use --devices {devices - 1} or {devices + 1}, or --cross-device auto" in refused(spec)) is odd
+    assert bool(refused(spec)) is odd
+    assert refused(replace(spec, cross_device=CrossDevice.REDUCTION_TO_ONE)) == ""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tfdist.jobs.elastic import ElasticHosts
-from tfdist.jobs.host_selection import HostfileChanges
+from tfdist.jobs.host_selection import hostfile_changes
 from tfdist.jobs.launch_plan import LaunchOptions, plan_request, with_checkpoints
 from tfdist.launch.agent_program.description import describe
 from tfdist.launch.errors import TfdistError
@@ -148,36 +148,41 @@ def test_a_program_of_the_user_gets_another_cluster_and_keeps_its_folder(tmp_pat
 
 
 @pytest.fixture
-def changes(tmp_path):
-    """Two hosts, and a hostfile whose lines are names; an empty one is wrong."""
+def hostfile(tmp_path):
+    """A hostfile with two hosts, whose lines are names."""
     path = tmp_path / "hosts.txt"
     path.write_text("h1 h2")
+    return path
+
+
+@pytest.fixture
+def changes(hostfile):
+    """The hosts of a hostfile; an empty one is wrong."""
 
     def read():
-        names = path.read_text().split()
+        names = hostfile.read_text().split()
         if not names:
-            raise TfdistError(f"--hostfile {path}: no hosts")
+            raise TfdistError(f"--hostfile {hostfile}: no hosts")
         return tuple(host(name, slots=7) for name in names)
 
-    return HostfileChanges((H1, H2), path, read)
+    return hostfile_changes((H1, H2), hostfile, read)
 
 
-def test_a_hostfile_that_has_not_changed_is_not_read(changes):
-    changes.read = None
-    assert changes() == (H1, H2)
+def test_a_hostfile_that_has_not_changed_is_not_read(hostfile):
+    assert hostfile_changes((H1, H2), hostfile, None)() == (H1, H2)
 
 
-def test_hosts_are_added_and_removed_and_the_others_keep_their_settings(changes):
-    changes.path.write_text("h2 h3")
+def test_hosts_are_added_and_removed_and_the_others_keep_their_settings(changes, hostfile):
+    hostfile.write_text("h2 h3")
     assert changes() == (H2, host("h3", slots=7))
 
 
-def test_a_wrong_hostfile_is_reported_once_and_changes_nothing(changes):
-    changes.path.write_text("")
+def test_a_wrong_hostfile_is_reported_once_and_changes_nothing(changes, hostfile):
+    hostfile.write_text("")
     with pytest.raises(TfdistError, match=r"no hosts; the job keeps its hosts$"):
         changes()
     assert changes() == (H1, H2)
-    changes.path.unlink()  # an editor replaces it
+    hostfile.unlink()  # an editor replaces it
     assert changes() == (H1, H2)
-    changes.path.write_text("h1")
+    hostfile.write_text("h1")
     assert changes() == (H1,)

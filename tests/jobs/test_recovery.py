@@ -48,7 +48,7 @@ def test_nothing_given_means_no_checkpoints_and_the_policy_as_it_is(capsys):
 )
 def test_an_interval_is_steps_or_a_duration(text, steps, seconds):
     recovery = read_recovery({"checkpoint_every": text})
-    assert (recovery.every_steps, recovery.every_s) == (steps, seconds)
+    assert recovery.every == (steps, seconds)
 
 
 def test_the_fields_of_the_policy():

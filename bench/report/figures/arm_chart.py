@@ -1,22 +1,18 @@
 """Charts with a horizontal row for each arm, in the order of the table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
-from tfdist.bench.report.figures.colors import ASYNC, INK, NONE, PAPER, RED, SYNC
+from tfdist.bench.mean import Mean
+from tfdist.bench.report.figures.colors import INK, PAPER, RED
 from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart
 from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.statistics import Interval
 
-EXCHANGE: Mapping[str, tuple[str, str]] = {
-    "sync": (SYNC, "synchronous"),
-    "async": (ASYNC, "asynchronous"),
-    "no exchange": (NONE, "no exchange between devices"),
-}
-"""How replicas exchange gradients -> color, words."""
 MOST_ARMS = 40
 """More arms than this are not drawn in one chart."""
 _ROW_INCHES = 0.42
@@ -34,11 +30,14 @@ def arm_chart(
     data: pd.DataFrame,
     caption: str = "",
 ) -> Chart:
-    """A chart of the arms in `drawn(rows)`; `paint` draws the k-th of them at y = k."""
+    """A chart of the arms in `drawn(rows)`; `paint` draws the k-th of them at y = k, if it was measured."""
     shown = drawn(rows)
 
     def paint_rows(axes: Axes) -> None:
         paint(axes, shown)
+        for index, row in enumerate(shown):
+            if not row.measured:
+                write(axes, row.status, 0, index, color=RED, style="italic")
         name_rows(axes, [row.label for row in shown])
 
     return Chart(name, title, alt, paint_rows, data, 1.0 + _ROW_INCHES * len(shown), caption)
@@ -56,39 +55,36 @@ def drawn(rows: Sequence[ArmRow]) -> Sequence[ArmRow]:
 
 def note_on_drawn(rows: Sequence[ArmRow]) -> tuple[str, ...]:
     """A sentence if charts do not show all arms."""
-    shown = drawn(rows)
-    if len(shown) == len(rows):
-        return ()
-    return (
-        f"Charts show {len(shown)} of {len(rows):,} arms: the fastest, and the baselines of the fastest one. The table "
-        f"and the data have all.",
+    text = (
+        f"Charts show {len(drawn(rows))} of {len(rows):,} arms: the fastest, and the baselines of the fastest one. The "
+        f"table and the data have all."
     )
+    return (text,) if len(drawn(rows)) < len(rows) else ()
 
 
-def described(rows: Sequence[ArmRow], value: Callable[[ArmRow], str]) -> str:
-    """The figures of the first arms, for an alt text."""
-    texts = [f"{row.label} {value(row)}" for row in rows[:_MOST_IN_ALT]]
-    rest = len(rows) - len(texts)
-    return "; ".join([*texts, f"and {rest:,} more"] if rest > 0 else texts)
+def described(texts: Iterable[str]) -> str:
+    """The first of the texts, each with the figures of an arm, for an alt text."""
+    every = list(texts)
+    rest = len(every) - _MOST_IN_ALT
+    return "; ".join([*every[:_MOST_IN_ALT], f"and {rest:,} more"] if rest > 0 else every)
 
 
 def figure_text(row: ArmRow) -> str:
     """`90.9 (89.5 to 92.4)`, or why there is none."""
-    if row.images_per_s is None:
-        return row.status
-    return f"{row.images_per_s:.1f}{between(row.spread, '.1f')}"
+    return f"{row.rate:.1f}{between(row.spread, '.1f')}" if row.measured else row.status
 
 
-def draw_interval(axes: Axes, low: float, high: float, y: float, ms: float = 8) -> None:
-    """A horizontal confidence interval, with an edge that separates it from a bar behind it."""
-    edge = [withStroke(linewidth=3.4, foreground=PAPER)]
-    label = "confidence interval"
-    axes.plot([low, high], [y, y], color=INK, lw=1.4, marker="|", ms=ms, label=label, path_effects=edge)
+def draw_interval(axes: Axes, limits: Interval | Mean | None, value: float, y: float, ms: float = 8) -> float:
+    """A horizontal confidence interval, with an edge that separates it from a bar behind it.
 
-
-def write_status(axes: Axes, index: int, row: ArmRow) -> None:
-    """Write the status in place of the figures that an arm does not have."""
-    write(axes, row.status, 0, index, color=RED, style="italic")
+    Returns:
+        Its upper end; the value if it has no interval.
+    """
+    if limits is None or limits.low is None or limits.high is None:
+        return value
+    edge, label = [withStroke(linewidth=3.4, foreground=PAPER)], "confidence interval"
+    axes.plot([limits.low, limits.high], [y, y], color=INK, lw=1.4, marker="|", ms=ms, label=label, path_effects=edge)
+    return limits.high
 
 
 def write(axes: Axes, text: str, x: float, y: float, color: str = INK, style: str = "normal") -> None:

@@ -19,6 +19,12 @@ SYNC = "#2f6db5"
 ASYNC = "#c8641a"
 NONE = "#73808d"
 """Arms whose devices exchange nothing."""
+EXCHANGE: Mapping[str, tuple[str, str]] = {
+    "sync": (SYNC, "synchronous"),
+    "async": (ASYNC, "asynchronous"),
+    "no exchange": (NONE, "no exchange between devices"),
+}
+"""How replicas exchange gradients -> color, words."""
 PALETTE = (SYNC, ASYNC, "#005a4c", "#8b2fc9", "#5a2d0c", NONE)
 """Colors of categories, in this order. If there are more, change the marker or the line too."""
 

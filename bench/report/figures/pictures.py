@@ -44,12 +44,8 @@ _STYLE: Any = {
     "svg.hashsalt": "tfdist",
     "text.color": INK,
     "text.parse_math": False,
-    "xtick.color": INK,
-    "xtick.major.size": 0,
-    "xtick.minor.size": 0,
-    "ytick.color": INK,
-    "ytick.major.size": 0,
-    "ytick.minor.size": 0,
+    **dict.fromkeys(("xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("xtick.major.size", "xtick.minor.size", "ytick.major.size", "ytick.minor.size"), 0),
 }
 
 
@@ -59,9 +55,8 @@ def to_png(chart: Chart) -> bytes:
     with matplotlib.rc_context(_STYLE):
         figure, axes = _drawn(chart, PAGE_INCHES, above=0.7)
         FigureCanvasAgg(figure)
-        axes.set_title(
-            chart.title, loc="left", fontsize=13, fontweight="bold", color=INK, pad=24 if chart.caption else 12
-        )
+        pad = 24 if chart.caption else 12
+        axes.set_title(chart.title, loc="left", fontsize=13, fontweight="bold", color=INK, pad=pad)
         axes.text(0, 1.0, chart.caption, transform=axes.transAxes, color=MUTED, va="bottom", wrap=True)
         figure.savefig(stream, dpi=130, format="png", metadata={"Software": None})
     return stream.getvalue()
@@ -78,12 +73,15 @@ def to_svg(chart: Chart, inches: float) -> str:
         FigureCanvasSVG(figure)
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
-    return _element(stream.getvalue(), f"{chart.name}-{inches:g}-")
+    text = stream.getvalue()
+    element = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    # without sizes in points: a style sheet sets its width
+    element = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', element, count=1)
+    return re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{chart.name}-{inches:g}-", element).strip()
 
 
 def _drawn(chart: Chart, inches: float, above: float) -> tuple[Figure, Axes]:
-    layout = ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.06)
-    figure = Figure(figsize=(inches, chart.inches + above), layout=layout)
+    figure = Figure(figsize=(inches, chart.inches + above), layout=ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.06))
     axes = figure.subplots()
     chart.paint(axes)
     _label_logs(axes)
@@ -133,16 +131,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
     entries = sorted(zip(labels, handles, strict=True), key=lambda entry: isinstance(entry[1], Line2D))
     width, height = figure.get_size_inches()
     once = {_shortened(label, 12 * width): handle for label, handle in entries}
-    if not once:
-        return
-    columns = max(1, min(len(once), int(width / (0.075 * max(map(len, once)) + 0.55))))
-    figure.set_size_inches(width, height + _LINE_INCHES * ceil(len(once) / columns))
-    figure.legend(list(once.values()), list(once), loc="outside lower left", ncols=columns)
-
-
-def _element(text: str, prefix: str) -> str:
-    """The element alone, with unique ids and without sizes in points: a style sheet sets its width."""
-    element = text[text.index("<svg") :]
-    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
-    element = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', element, count=1)
-    return re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{prefix}", element).strip()
+    if once:
+        columns = max(1, min(len(once), int(width / (0.075 * max(map(len, once)) + 0.55))))
+        figure.set_size_inches(width, height + _LINE_INCHES * ceil(len(once) / columns))
+        figure.legend(list(once.values()), list(once), loc="outside lower left", ncols=columns)

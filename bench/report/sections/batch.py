@@ -7,7 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from tfdist.bench.references import identity
-from tfdist.bench.report.claims import mark_seconds
+from tfdist.bench.report.arm_records import mark_seconds
+from tfdist.bench.report.figures.arm_chart import described
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import ends
 from tfdist.bench.report.section import Chart, Section
@@ -16,8 +17,8 @@ from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.table import STATUS, Column, Table
 from tfdist.launch.text import counted
 
-_MOST_TICKS = _MOST_IN_ALT = 12
-"""More batch sizes are not named on the axis, or in the alt text."""
+_MOST_TICKS = 12
+"""More batch sizes are not named on the axis."""
 FEWEST = 4
 """Batch sizes of a series: fewer are a comparison of arms, not a sweep."""
 _FREE = ("batch_size", "learning_rate", "seed")
@@ -75,16 +76,16 @@ def _name(row: ArmRow, alike: Sequence[ArmRow]) -> str:
     """The strategy of a series, with what distinguishes it from the others of this strategy."""
     parts = [row.folder] if len({other.folder for other in alike}) > 1 else []
     parts += [counted(row.hosts, "host")] if len({other.hosts for other in alike}) > 1 else []
+    specs = [_fixed(other) for other in alike]
     for key, value in _fixed(row).items():
-        if any(_fixed(other).get(key) != value for other in alike):
+        if any(spec.get(key) != value for spec in specs):
             parts.append(f"{key.replace('_', ' ')} {value}")
     return ", ".join([row.strategy, *parts])
 
 
 def _answer(series: Sequence[ArmRow], name: str) -> Iterator[str]:
     """The batch size from which on a larger one is not measurably faster, and where memory ended."""
-    ran = ranked(series)
-    if ran:
+    if ran := ranked(series):
         best = fastest(ran)
         compared = {row.label: each for row, each in others_over(best, ran)}
         # without an interval nothing is known of a size
@@ -94,8 +95,7 @@ def _answer(series: Sequence[ArmRow], name: str) -> Iterator[str]:
         sure = f", at most {at_most_slower([compared[enough.label]])} for sure" if enough is not best else ""
         smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower{sure}"
         yield mark_seconds(f"{text}{smaller if enough is not best else ''}.", ran)
-    failed = next((row for row in series if not row.measured and row.reason), None)
-    if failed is not None:
+    if failed := next((row for row in series if not row.measured and row.reason), None):
         yield f"{name}: batch {failed.batch_per_replica} did not run: {failed.reason}."
 
 
@@ -107,8 +107,7 @@ def _megabytes(row: ArmRow) -> float | None:
 
 def _chart(series: Series, name: str, title: str, label: str, value: Callable[[ArmRow], float | None]) -> Chart:
     points = [(row, figure) for one in series.values() for row in one if (figure := value(row)) is not None]
-    texts = [f"{row.label}: {figure:.0f}" for row, figure in points[:_MOST_IN_ALT]]
-    texts += [f"and {len(points) - _MOST_IN_ALT:,} more"] if len(points) > _MOST_IN_ALT else []
+    texts = described(f"{row.label}: {figure:.0f}" for row, figure in points)
     data = [{"arm": row.label, "batch_per_device": row.batch_per_replica, label: figure} for row, figure in points]
 
     def paint(axes: Axes) -> None:
@@ -125,7 +124,7 @@ def _chart(series: Series, name: str, title: str, label: str, value: Callable[[A
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
 
-    return Chart(name, title, f"{label} over the batch size. {'; '.join(texts)}.", paint, pd.DataFrame(data))
+    return Chart(name, title, f"{label} over the batch size. {texts}.", paint, pd.DataFrame(data))
 
 
 COLUMNS = (

@@ -1,6 +1,6 @@
 """How near each arm between processes comes to what the network allows, and arms above it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,25 +65,16 @@ def ceiling_warnings(measured: ReportData) -> Iterator[Warning]:
 def _ceilings(measured: ReportData) -> Iterator[_Ceiling]:
     rows = {row.label: row for row in measured.rows}
     for row in measured.rows:
-        spec = _spec_of(row)
-        if spec is None or row.one_device is None:
+        if row.one_device is None or "model" not in row.measured[0].spec:  # the user's own program
             continue
-        exchange = exchange_of(spec, row.hosts, measured.sweeps.get(row.folder), row.link)
-        if exchange is not None:
+        try:
+            spec = TrainingSpec.from_json(row.measured[0].spec)
+        except TfdistError:  # of another version
+            continue
+        if exchange := exchange_of(spec, row.hosts, measured.sweeps.get(row.folder), row.link):
             one, spread = row.one_device.per_device, rows[row.one_device.label].spread
             most, highest = ceiling(spec, exchange, one), highest_ceiling(spec, exchange, spread, one)
             yield _Ceiling(row, exchange, spec.batch_size / one, most, highest)
-
-
-def _spec_of(row: ArmRow) -> TrainingSpec | None:
-    """The spec of a measured built-in training."""
-    spec: Mapping[str, Any] = row.measured[0].spec if row.measured else {}
-    if "model" not in spec:
-        return None
-    try:
-        return TrainingSpec.from_json(spec)
-    except TfdistError:  # of another version
-        return None
 
 
 def _sentence(each: _Ceiling) -> str:

@@ -1,8 +1,9 @@
 """Collectives: time and bandwidth by size, in the words of the NCCL tests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, groupby
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -39,9 +40,10 @@ def collectives_section(sweep: Sweep) -> Section | None:
     if not figures:
         return None
     answer = (*_peaks(figures), *pack_sentences(sweep.lines), *noise_sentences(sweep), _right(figures))
-    sized = [figure for figure in figures if figure.line.tensors == 1]
+    rows = [values_of(figure) for figure in figures]
+    sized = [row for row in rows if row["tensors"] == 1]
     charts = tuple(_chart(sized, *row) for row in _CHARTS) if sized else ()
-    data = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
+    data = pd.DataFrame(rows).convert_dtypes()
     table = Table("collectives", "Time and bandwidth of each size", data, (ARM, RANKS, *columns_for(figures)))
     ops = ", ".join(dict.fromkeys(str(figure.line.op) for figure in figures))
     refused = (f"Not measured: {arm}: {reason}" for arm, reason in sweep.header.not_measured.items())
@@ -58,16 +60,15 @@ def all_reduce_section(measured: ReportData) -> Section | None:
     return collectives_section(replace(next(iter(sweeps.values())), lines=tuple(lines)))
 
 
-def _peaks(figures: Sequence[SizeFigure]) -> tuple[str, ...]:
+def _peaks(figures: Sequence[SizeFigure]) -> Iterator[str]:
     """The highest bus bandwidth and the lowest latency; and the gradients of a model."""
     sized = [figure for figure in figures if figure.line.tensors == 1]
     lists = [figure for figure in figures if figure.line.tensors > 1]
-    texts = []
     if sized:
         best = max(sized, key=lambda figure: figure.busbw)
         quick = min(sized, key=lambda figure: figure.line.seconds)
         limits = _limits(best.busbw_interval, 1)
-        texts.append(
+        yield (
             f"The highest bus bandwidth is {significant(best.busbw)} GB/s{limits}: {best.line.arm} at "
             f"{size_text(best.line.bytes)}. The shortest operation takes {significant(quick.line.seconds * 1e6)} us"
             f"{_limits(quick.interval, 1e6)}: {quick.line.arm} at {size_text(quick.line.bytes)}."
@@ -75,12 +76,11 @@ def _peaks(figures: Sequence[SizeFigure]) -> tuple[str, ...]:
     if lists:
         quick = min(lists, key=lambda figure: figure.line.seconds)
         packs = f" in packs of {pack_text(quick.line.pack_bytes)}" if quick.line.pack_bytes else ""
-        texts.append(
+        yield (
             f"All {quick.line.tensors} gradients of the model, {quick.line.bytes / 1e6:.2f} MB, take "
             f"{significant(quick.line.seconds * 1e3)} ms{_limits(quick.interval, 1e3)} with {quick.line.arm}{packs}, "
             f"the fastest here: {significant(quick.busbw)} GB/s bus bandwidth."
         )
-    return tuple(texts)
 
 
 def _limits(interval: Interval | None, factor: float) -> str:
@@ -99,44 +99,28 @@ def _right(figures: Sequence[SizeFigure]) -> str:
     return f"**{total}**: {arms}. Do not train with this."
 
 
-_ValueOf = Callable[[SizeFigure], tuple[float, Interval | None]]
-_CHARTS: tuple[tuple[str, str, str, float, _ValueOf], ...] = (
-    (
-        "collectives_busbw",
-        "Bus bandwidth by size",
-        "bus bandwidth, GB/s",
-        1.0,
-        lambda figure: (figure.busbw, figure.busbw_interval),
-    ),
-    (
-        "collectives_time",
-        "Time of an operation by size",
-        "time of an operation, us",
-        1e6,
-        lambda figure: (figure.line.seconds, figure.interval),
-    ),
+_CHARTS = (
+    ("collectives_busbw", "Bus bandwidth by size", "bus bandwidth, GB/s", "busbw_gb_per_s"),
+    ("collectives_time", "Time of an operation by size", "time of an operation, us", "time_us"),
 )
-"""Name, title, axis with its unit, that unit over the value's, and the value with its interval."""
+"""Name, title, axis with its unit, and the value in that unit."""
 
 
-def _chart(
-    figures: Sequence[SizeFigure], name: str, title: str, label: str, factor: float, value_of: _ValueOf
-) -> Chart:
-    arms = {arm: list(rows) for arm, rows in groupby(figures, key=lambda figure: figure.line.arm)}
+def _chart(rows: Sequence[Mapping[str, Any]], name: str, title: str, label: str, key: str) -> Chart:
+    arms = {arm: list(of_arm) for arm, of_arm in groupby(rows, key=lambda row: row["arm"])}
     ends = (
-        f"{arm} {significant(value_of(rows[0])[0] * factor)} at {size_text(rows[0].line.bytes)} to "
-        f"{significant(value_of(rows[-1])[0] * factor)} at {size_text(rows[-1].line.bytes)}"
-        for arm, rows in arms.items()
+        f"{arm} {significant(of_arm[0][key])} at {size_text(of_arm[0]['size_bytes'])} to "
+        f"{significant(of_arm[-1][key])} at {size_text(of_arm[-1]['size_bytes'])}"
+        for arm, of_arm in arms.items()
     )
 
     def paint(axes: Axes) -> None:
-        for (arm, rows), color, marker in zip(arms.items(), cycle(PALETTE), cycle(_MARKERS), strict=False):
-            sizes, values = [row.line.bytes for row in rows], [value_of(row) for row in rows]
-            heights = [value * factor for value, _ in values]
-            axes.plot(sizes, heights, color=color, marker=marker, ms=4, lw=1.6, label=arm)
-            known = [(size, interval) for size, (_, interval) in zip(sizes, values, strict=True) if interval]
-            low, high = ([getattr(interval, end) * factor for _, interval in known] for end in ("low", "high"))
-            axes.fill_between([size for size, _ in known], low, high, color=color, alpha=0.15, lw=0)
+        for (arm, of_arm), color, marker in zip(arms.items(), cycle(PALETTE), cycle(_MARKERS), strict=False):
+            sizes, values = [row["size_bytes"] for row in of_arm], [row[key] for row in of_arm]
+            axes.plot(sizes, values, color=color, marker=marker, ms=4, lw=1.6, label=arm)
+            known = [row for row in of_arm if row[f"{key}_low"] is not None]
+            sizes, low, high = ([row[of] for row in known] for of in ("size_bytes", f"{key}_low", f"{key}_high"))
+            axes.fill_between(sizes, low, high, color=color, alpha=0.15, lw=0)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.xaxis.set_major_locator(LogLocator(base=16))
@@ -145,6 +129,5 @@ def _chart(
         axes.set_xlabel("size, bytes (K, M: 2 to the 10, 20)")
         axes.set_ylabel(label)
 
-    table = pd.DataFrame([values_of(figure) for figure in figures]).convert_dtypes()
     alt = f"{title}, on logarithmic axes ({label}): {'; '.join(ends)}."
-    return Chart(name, title, alt, paint, table, inches=4.4)
+    return Chart(name, title, alt, paint, pd.DataFrame(rows).convert_dtypes(), inches=4.4)

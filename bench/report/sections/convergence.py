@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from tfdist.bench.learning import AccuracyReach, Curve, curves_of, reached, updates_of
 from tfdist.bench.mean import OverSeeds, over_seeds, ratio_over_seeds
-from tfdist.bench.report.claims import mark_seconds
+from tfdist.bench.report.arm_records import mark_seconds
 from tfdist.bench.report.figures.colors import PALETTE
 from tfdist.bench.report.format import between, ends
 from tfdist.bench.report.section import Chart, Section
@@ -100,14 +100,14 @@ def convergence_section(measured: ReportData) -> Section | None:
     if not learners:
         return None
     data = pd.DataFrame([_values(learner) for learner in learners]).convert_dtypes()
-    seeds = max(learner.reached.seeds for learner in learners)
-    title = f"Examples and seconds to {accuracy_text(accuracy)} of the held-out examples"
+    seeds, goal = max(learner.reached.seeds for learner in learners), accuracy_text(accuracy)
+    title = f"Examples and seconds to {goal} of the held-out examples"
     return Section(
         key="convergence",
         title="Learning",
-        answer=(*_fastest(learners, accuracy), *_claim(learners, accuracy)),
+        answer=(*_fastest(learners, goal), *_claim(learners, goal)),
         charts=tuple(learning_charts(learners)),
-        tables=(Table("convergence", title, data, _columns(accuracy)),),
+        tables=(Table("convergence", title, data, _columns(goal)),),
         notes=(
             f"Mean and 95 % interval are those of the logarithms over {counted(seeds, 'seed')}: initial weights "
             "and order of the data. Ratios compare runs with the same seed.",
@@ -122,29 +122,24 @@ def convergence_section(measured: ReportData) -> Section | None:
     )
 
 
-def _fastest(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
-    """Which arm reached the accuracy first, which ones as early, and which ones not at all."""
+def _fastest(learners: Sequence[Learner], goal: str) -> Iterator[str]:
+    """Which arm reached the accuracy first, which ones as early, and which ones not at all. `goal`: `95%`."""
     ranked = [(learner, figure) for learner in learners if _ranked(learner.row) and (figure := learner.seconds)]
     if ranked:
         best, figure = min(ranked, key=lambda entry: entry[1].value)
-        text = (
-            f"{best.row.label} was the first to classify {accuracy_text(accuracy)} of the held-out examples correctly"
-        )
-        ratios = {
-            each.row.label: ratio_over_seeds(each.reached.seconds, best.reached.seconds)
-            for each, _ in ranked
-            if each is not best
-        }
-        equal = [arm for arm, of in ratios.items() if of is None or of.interval is None or of.interval.low <= 1.0]
+        text = f"{best.row.label} was the first to classify {goal} of the held-out examples correctly"
+        equal = []
+        for each in (learner for learner, _ in ranked if learner is not best):
+            ratio = ratio_over_seeds(each.reached.seconds, best.reached.seconds)
+            if ratio is None or ratio.interval is None or ratio.interval.low <= 1.0:
+                equal.append(each.row.label)
         ties = f" No measurable difference from {', '.join(equal)}." if equal else ""
-        rows = [learner.row for learner, _ in ranked]
         limits = f" ({_digits(figure.interval.low)} to {_digits(figure.interval.high)})" if figure.interval else ""
-        after = f"{_digits(figure.value)} s{limits}"
-        yield mark_seconds(f"{text}, after {after} of training.", rows) + ties
-    never = [learner.row.label for learner in learners if not learner.reached.complete]
-    if never:
+        after = f"after {_digits(figure.value)} s{limits} of training"
+        yield mark_seconds(f"{text}, {after}.", [learner.row for learner, _ in ranked]) + ties
+    if never := [learner.row.label for learner in learners if not learner.reached.complete]:
         advice = "measure with more --rounds for longer trainings"
-        yield f"Not with every seed did these arms reach {accuracy_text(accuracy)}: {', '.join(never)}; {advice}."
+        yield f"Not with every seed did these arms reach {goal}: {', '.join(never)}; {advice}."
 
 
 def _ranked(row: ArmRow) -> bool:
@@ -157,7 +152,7 @@ def accuracy_text(accuracy: float) -> str:
     return f"{100 * accuracy:.4g}%"
 
 
-def _claim(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
+def _claim(learners: Sequence[Learner], goal: str) -> Iterator[str]:
     """The claim of textbooks, from each asynchronous arm and the first synchronous one on as many devices."""
     measured, intervals = [], []
     for ours in (learner for learner in learners if learner.row.exchange is Exchange.ASYNC):
@@ -168,7 +163,7 @@ def _claim(learners: Sequence[Learner], accuracy: float) -> Iterator[str]:
             measured.append(f"{theirs.row.label} needed {times} the examples of {ours.row.label}")
             intervals.append(ratio.interval)
     if measured:
-        text = f"Synchronous training needs fewer examples to {accuracy_text(accuracy)} than asynchronous training"
+        text = f"Synchronous training needs fewer examples to {goal} than asynchronous training"
         outcome = "held up" if all(each and each.high < 1 for each in intervals) else "cannot tell"
         if any(each and each.low > 1 for each in intervals):
             outcome = "not held up"
@@ -184,11 +179,11 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _columns(accuracy: float) -> tuple[Column, ...]:
+def _columns(goal: str) -> tuple[Column, ...]:
     return (
         Column("arm", ("arm",)),
         Column("batch of an update", ("batch_of_update",)),
-        Column(f"seeds that reached {accuracy_text(accuracy)}", ("seeds_reached", "seeds"), "{} of {}"),
+        Column(f"seeds that reached {goal}", ("seeds_reached", "seeds"), "{} of {}"),
         Column("examples (95 % interval)", ("examples", "examples_low", "examples_high"), with_interval(_digits)),
         Column("seconds (95 % interval)", ("seconds", "seconds_low", "seconds_high"), with_interval(_digits)),
         Column("images/s", ("images_per_s",), "{:.0f}"),

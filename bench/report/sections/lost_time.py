@@ -16,6 +16,7 @@ from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.statistics import FEWEST_ROUNDS
 from tfdist.bench.table import Column, Table, with_interval
 from tfdist.launch.text import listed
+from tfdist.models.collectives.spec import CollectiveOp, bus_factor
 from tfdist.models.datasets.table import SYNTHETIC
 from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import GradientDtype, StrategyName
@@ -29,16 +30,6 @@ _STEADY = 0.05
 _MORE_STARTS = "Measure again with more --incarnations on a quiet machine."
 
 
-def ring_floor_ms(row: ArmRow, lost: LostTime) -> float | None:
-    """The least time in which a ring exchanges the gradients over the measured link, milliseconds; None: unknown.
-
-    Each of n ranks sends 2(n-1)/n of the bytes (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
-    """
-    if row.strategy != StrategyName.MULTI_WORKER or not row.link or not lost.gradient_bytes:
-        return None
-    return 1000 * 2 * (lost.devices - 1) / lost.devices * lost.gradient_bytes / row.link["bytes_per_s"]
-
-
 def _strategy(row: ArmRow, lost: LostTime) -> str:
     threads = ""
     if row.strategy in (StrategyName.MIRRORED, StrategyName.CENTRAL_STORAGE) and not row.measured[0].spec.get("gpus"):
@@ -50,17 +41,18 @@ def _strategy(row: ArmRow, lost: LostTime) -> str:
 
 
 def _exchange(row: ArmRow, lost: LostTime) -> str:
-    floor, exchange = ring_floor_ms(row, lost), lost.parts[Part.EXCHANGE].value
     size = f"{lost.gradient_bytes / 1e6:.1f} MB" if lost.gradient_bytes > 1e5 else f"{lost.gradient_bytes / 1e3:.1f} kB"
     gradients = f"{size} of gradients"
-    if floor is None:
+    if row.strategy != StrategyName.MULTI_WORKER or not row.link or not lost.gradient_bytes:
         place = "inside one machine" if row.hosts == 1 else "between hosts"
         return (
             f"{gradients} are copied and added in every step, {place}. A larger batch does it less often per image; "
             f"'tfdist tune --strategy {row.strategy}' tries other ways to exchange them."
         )
     link = f"{row.link['bytes_per_s'] * 8 / 1e6:.0f} Mbit/s"
-    if floor > _MOST * exchange:
+    # the least time in which a ring exchanges the gradients over the measured link
+    floor = 1000 * bus_factor(CollectiveOp.ALL_REDUCE, lost.devices) * lost.gradient_bytes / row.link["bytes_per_s"]
+    if floor > _MOST * lost.parts[Part.EXCHANGE].value:
         whole = row.measured[0].spec.get("gradient_dtype") == GradientDtype.FLOAT32
         halve = "Halve the bytes with --gradient-dtype bfloat16, exchange" if whole else "Exchange"
         return (
@@ -133,31 +125,26 @@ _LEAST_SHARE = 0.002
 
 
 def _parts_text(lost: LostTime) -> str:
-    """`ideal 98, exchange 40, ...`."""
+    """`multiworker ideal 98, exchange 40, ...`."""
     parts = [f"{part} {mean.value:.1f}" for part, mean in lost.parts.items()]
-    return ", ".join([f"ideal {lost.ideal.value:.1f}", *parts])
+    return ", ".join([f"{lost.arm} ideal {lost.ideal.value:.1f}", *parts])
 
 
 def _paint(axes: Axes, every: Sequence[LostTime]) -> None:
     """Parts that are gains, below 0, take a piece off the end of the bar."""
-    style: dict[str, Any] = {"height": 0.62, "lw": 0.6}
     for index, lost in enumerate(every):
         axes.barh(index, lost.ideal.value, height=0.62, color=GRID, label="ideal: one device without a strategy")
         left = lost.ideal.value
         for part, mean in lost.parts.items():
             if mean.value > _LEAST_SHARE * lost.step.value:
                 color, hatch = _COLORS[part]
-                style |= {"color": color, "hatch": hatch, "edgecolor": PAPER}
-                axes.barh(index, mean.value, left=left, label=part, **style)
+                axes.barh(index, mean.value, 0.62, left, lw=0.6, color=color, hatch=hatch, edgecolor=PAPER, label=part)
                 left += mean.value
         gain = left - lost.step.value
         if gain > _LEAST_SHARE * lost.step.value:
-            style |= {"color": PAPER, "hatch": "xx", "edgecolor": MUTED}
-            axes.barh(index, gain, left=left - gain, alpha=0.8, label="gain: parts below 0", **style)
-        high = lost.step.value
-        if lost.step.low is not None and lost.step.high is not None:
-            high = lost.step.high
-            draw_interval(axes, lost.step.low, high, index, ms=6)
+            style: dict[str, Any] = {"color": PAPER, "hatch": "xx", "edgecolor": MUTED, "alpha": 0.8}
+            axes.barh(index, gain, 0.62, left - gain, lw=0.6, label="gain: parts below 0", **style)
+        high = draw_interval(axes, lost.step, lost.step.value, index, ms=6)
         axes.plot([lost.step.value] * 2, [index - 0.38, index + 0.38], color=INK, lw=1.4, label="measured step")
         share = lost.loss.value / lost.step.value
         write(axes, f"{lost.step.value:.0f} ms, {share:.0%} lost", max(left, high), index)
@@ -166,6 +153,7 @@ def _paint(axes: Axes, every: Sequence[LostTime]) -> None:
     axes.set_xlim(left=0)
 
 
+_ONE_DEVICE = (Reference.PLAIN, Reference.ONE_DEVICE)
 _Arms = Mapping[tuple[str, int, str], Sequence[ArmRow]]
 """The measured rows by folder, number of hosts, and what an arm does."""
 
@@ -202,17 +190,15 @@ def _serving(row: ArmRow, arms: _Arms) -> Sequence[ArmRow]:
 
 
 def _loss(row: ArmRow, arms: _Arms) -> LossByTurn | UnknownLoss:
-    spec = reference(_spec(row), Reference.SYNTHETIC) if _real(row) else _spec(row)
+    spec = reference(_spec(row), Reference.SYNTHETIC)
     found = {
-        which: _alike(row, arms, reference(spec, which), row.hosts if which is Reference.INDEPENDENT else 1)
-        for which in (Reference.PLAIN, Reference.ONE_DEVICE, Reference.INDEPENDENT)
+        which: _alike(row, arms, reference(spec, which), 1 if which in _ONE_DEVICE else row.hosts)
+        for which in Reference
+        if which is not Reference.SYNTHETIC or _real(row)
     }
-    same = _alike(row, arms, spec, row.hosts)
     references = {which: _turns(row, others[:1]) for which, others in found.items()}
-    if _real(row):
-        references[Reference.SYNTHETIC] = _turns(row, same[:1])
-    timed = same if _real(row) else [row, *same]
-    stamped = _timed(row, timed), _timed(row, found[Reference.INDEPENDENT])
+    same = found.get(Reference.SYNTHETIC, [row, *_alike(row, arms, spec, row.hosts)])
+    stamped = _timed(row, same), _timed(row, found[Reference.INDEPENDENT])
     return loss_by_turn(row.label, _turns(row, [row]), references, stamped)
 
 
@@ -257,22 +243,20 @@ def lost_time_section(measured: ReportData) -> Section | None:
     known = [(row, loss) for row, loss in found if isinstance(loss, LossByTurn)]
     shown = [row for row, _ in known]
     explained = list(zip(shown, mean_losses([loss for _, loss in known]), strict=True))
-    unknown = (lost for _, lost in found if isinstance(lost, UnknownLoss))
-    rest = tuple(f"{each.arm}: not explained, because {each.reason}." for each in unknown)
+    unknown = [loss for _, loss in found if isinstance(loss, UnknownLoss)]
+    rest = tuple(f"{loss.arm}: not explained, because {loss.reason}." for loss in unknown)
     if not explained:
         return Section("lost-time", "Where the time goes", rest) if rest else None
-    lost = {row.label: of_row for row, of_row in explained}
-    table = _table(explained)
+    lost, table = {row.label: of_row for row, of_row in explained}, _table(explained)
     chart = arm_chart(
         "lost_time",
         "Where the time of a step goes",
-        f"Milliseconds per step, ideal and lost: {described(shown, lambda row: _parts_text(lost[row.label]))}.",
+        f"Milliseconds per step, ideal and lost: {described(_parts_text(lost) for _, lost in explained)}.",
         shown,
         lambda axes, drawn: _paint(axes, [lost[row.label] for row in drawn]),
         table.data,
     )
-    answer = (*_answer(explained), *rest)
-    return Section("lost-time", "Where the time goes", answer, (chart,), (table,), _METHOD)
+    return Section("lost-time", "Where the time goes", (*_answer(explained), *rest), (chart,), (table,), _METHOD)
 
 
 def _answer(explained: _Explained) -> Iterator[str]:
@@ -280,7 +264,13 @@ def _answer(explained: _Explained) -> Iterator[str]:
     if all(lost.rounds < FEWEST_ROUNDS for _, lost in explained):
         yield f"Too few rounds to say which part is the largest: use --rounds {FEWEST_ROUNDS} or more."
         return
-    yield from _unsteady([lost for _, lost in explained if lost.ideal.spread > _STEADY])
+    unsteady: dict[str, list[str]] = {}
+    for _, lost in explained:
+        if lost.ideal.spread > _STEADY:
+            figures = f"{lost.ideal_arm}, the ideal, differ by {lost.ideal.spread:.0%} ({_starts(lost.ideal)} a step)"
+            unsteady.setdefault(figures, []).append(lost.arm)
+    for figures, arms in unsteady.items():
+        yield f"No advice for {listed(arms)}: the starts of {figures}. {_MORE_STARTS}"
     steady = [(row, lost) for row, lost in explained if lost.ideal.spread <= _STEADY]
     yield from filter(None, (_without_advice(lost) for _, lost in steady))
     losing = [(row, lost) for row, lost in steady if lost.loss.value > 0]
@@ -288,16 +278,6 @@ def _answer(explained: _Explained) -> Iterator[str]:
     shared = [(row, lost) for row, lost in losing if lost.largest() is Part.SHARED and lost.parts[Part.SHARED].differs]
     sentence = "Beyond shared hardware, {part} {verb} the largest part of the loss of {arms}. {advice}"
     yield from _largest(shared, sentence, without=Part.SHARED)
-
-
-def _unsteady(every: Sequence[LostTime]) -> Iterator[str]:
-    """A sentence for each ideal whose starts differ."""
-    by_ideal: dict[str, list[str]] = {}
-    for lost in every:
-        figures = f"{lost.ideal_arm}, the ideal, differ by {lost.ideal.spread:.0%} ({_starts(lost.ideal)} a step)"
-        by_ideal.setdefault(figures, []).append(lost.arm)
-    for figures, arms in by_ideal.items():
-        yield f"No advice for {listed(arms)}: the starts of {figures}. {_MORE_STARTS}"
 
 
 def _starts(mean: Mean) -> str:
@@ -336,31 +316,29 @@ def _largest(explained: _Explained, sentence: str, without: Part | None = None) 
         yield text[:1].upper() + text[1:]
 
 
+_FORM = with_interval("{:.1f}".format)
+
+
 def _milliseconds(mean: Mean) -> str:
     """`40.0 (38.1 to 41.9)`."""
-    return with_interval("{:.1f}")(mean.value, mean.low, mean.high)
+    return _FORM(mean.value, mean.low, mean.high)
 
 
 def _table(explained: _Explained) -> Table:
     """A row for each arm."""
-    parts = [part for part in Part if any(part in lost.parts for _, lost in explained)]
+    names = ["step", "ideal", "loss", *(str(part) for part in Part if any(part in lost.parts for _, lost in explained))]
     rows = []
     for _, lost in explained:
-        slowest = lost.slowest
-        row: dict[str, Any] = {"arm": lost.arm, "last_rank": slowest.rank if slowest else None}
-        row |= {"last_rank_share": slowest.share if slowest else None, "rounds": lost.rounds}
-        row["starts"] = len(lost.step.starts)
-        figures: dict[str, Mean | None] = {"step": lost.step, "ideal": lost.ideal, "loss": lost.loss}
-        for name, mean in (figures | {str(part): lost.parts.get(part) for part in parts}).items():
-            limits = (mean.value, mean.low, mean.high) if mean else (None,) * 3
-            row |= dict(zip(_keys(name), limits, strict=True))
+        last = lost.slowest
+        row: dict[str, Any] = {"arm": lost.arm, "last_rank": last.rank if last else None}
+        row |= {"last_rank_share": last.share if last else None, "rounds": lost.rounds, "starts": len(lost.step.starts)}
+        means = vars(lost) | {str(part): mean for part, mean in lost.parts.items()}
+        for key, mean in ((_keys(name), means.get(name)) for name in names):
+            row |= dict(zip(key, (mean.value, mean.low, mean.high) if mean else (None,) * 3, strict=True))
         rows.append(row)
     columns = (
         Column("arm", ("arm",)),
-        *(
-            Column("lost" if name == "loss" else name, _keys(name), with_interval("{:.1f}"))
-            for name in ("step", "ideal", "loss", *map(str, parts))
-        ),
+        *(Column("lost" if name == "loss" else name, _keys(name), _FORM) for name in names),
         Column("last rank", ("last_rank", "last_rank_share"), "{}, {:.0%} of steps"),
         Column("starts", ("starts",)),
         Column("rounds", ("rounds",)),

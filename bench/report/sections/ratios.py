@@ -1,23 +1,15 @@
 """The same arm in several folders: its changes as a table and a chart."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tfdist.bench.report.across import (
-    NOT_COMPARED,
-    OTHER_MACHINE,
-    Change,
-    changes,
-    find_anchor,
-    machine_differences,
-    values_of,
-)
+from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences, values_of
 from tfdist.bench.report.figures.colors import ASYNC, INK, NONE, RED, SYNC
 from tfdist.bench.report.format import between, for_unit
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import ArmRow, ReportData
+from tfdist.bench.report.summary import ReportData
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.table import Column, Table
 from tfdist.launch.text import counted, shortened
@@ -26,61 +18,46 @@ from tfdist.launch.text import counted, shortened
 def folders_section(measured: ReportData) -> Section | None:
     """Every later folder compared with the first one; None if no arm is in two of them."""
     folders = list(dict.fromkeys(row.folder for row in measured.rows))
-    groups = [[row for row in measured.rows if row.folder == folder] for folder in folders]
-    if len(groups) < 2:
-        return None
-    compared = [(find_anchor(groups[0], rows), rows) for rows in groups[1:]]
-    parts = [(anchor, changes(groups[0], rows, anchor)) for anchor, rows in compared]
-    every = [change for _, part in parts for change in part]
+    base, *others = ([row for row in measured.rows if row.folder == folder] for folder in folders)
+    answer, tables, notes = [], [], []
+    every: list[Change] = []
+    for number, rows in enumerate(others, start=1):
+        new, anchor, moved = rows[0].folder, find_anchor(base, rows), machine_differences(base, rows)
+        if part := changes(base, rows, anchor):
+            every += part
+            answer.append(f"{new} compared with {folders[0]}: {_differences(part)}.")
+            tables.append(ratio_table(f"folders-{number}", f"{new} over {folders[0]}", part, anchor))
+            if anchor:
+                text = f"ratios are of speed-ups over {anchor}, so that a change of the whole machine cancels."
+                notes.append(f"{new}: {text}")
+            elif moved:
+                text = f"({'; '.join(moved)}), and has no common one-device arm: ratios compare machines."
+                notes.append(f"{new} is of {OTHER_MACHINE} {text}")
     if not every:
         return None
-    several = len(groups) > 2
-    labels = [f"{change.new.folder}: {change.arm}" if several else change.arm for change in every]
-    return Section(
-        key="folders",
-        title=f"The same arm in {counted(len(folders), 'folder')}",
-        answer=tuple(_answers(folders[0], parts)),
-        charts=(ratio_chart("folders", f"Over {folders[0]}", every, labels),),
-        tables=tuple(
-            ratio_table(f"folders-{number}", f"{part[0].new.folder} over {folders[0]}", part, anchor)
-            for number, (anchor, part) in enumerate(parts, start=1)
-            if part
-        ),
-        notes=tuple(_notes(groups, parts)),
-    )
-
-
-def _answers(base: str, parts: Sequence[tuple[str | None, Sequence[Change]]]) -> Iterator[str]:
-    for _, part in parts:
-        if not part:
-            continue
-        new = part[0].new.folder
-        decided = [each for each in part if each.comparison and each.comparison.verdict is not ArmVerdict.CANNOT_TELL]
-        if decided:
-            named = (
-                f"{each.arm} {verdict_text(each.comparison.verdict, '; '.join(each.options))} "
-                f"({each.comparison.ratio:.2f} times)"
-                for each in decided
-                if each.comparison
-            )
-            yield f"{new} compared with {base}: {shortened(named, most=12)}."
-        else:
-            number = sum(each.comparison is not None for each in part)
-            yield f"{new} compared with {base}: no measurable difference in {counted(number, 'arm')}."
-
-
-def _notes(groups: Sequence[Sequence[ArmRow]], parts: Sequence[tuple[str | None, Sequence[Change]]]) -> Iterator[str]:
-    for rows, (anchor, part) in zip(groups[1:], parts, strict=True):
-        new, moved = rows[0].folder, machine_differences(groups[0], rows)
-        if part and anchor:
-            yield f"{new}: ratios are of speed-ups over {anchor}, so that a change of the whole machine cancels."
-        elif part and moved:
-            differs = "; ".join(moved)
-            yield f"{new} is of {OTHER_MACHINE} ({differs}), and has no common one-device arm: ratios compare machines."
-    yield (
+    notes.append(
         "Turns of different folders did not alternate: the intervals contain the noise of turns and of starts of both, "
         "and are widened for the number of arms (Holm)."
     )
+    labels = [f"{change.new.folder}: {change.arm}" if len(others) > 1 else change.arm for change in every]
+    return Section(
+        key="folders",
+        title=f"The same arm in {counted(len(folders), 'folder')}",
+        answer=tuple(answer),
+        charts=(ratio_chart("folders", f"Over {folders[0]}", every, labels),),
+        tables=tuple(tables),
+        notes=tuple(notes),
+    )
+
+
+def _differences(part: Sequence[Change]) -> str:
+    compared = [(change, change.comparison) for change in part if change.comparison]
+    decided = [
+        f"{change.arm} {verdict_text(found.verdict, '; '.join(change.options))} ({found.ratio:.2f} times)"
+        for change, found in compared
+        if found.verdict is not ArmVerdict.CANNOT_TELL
+    ]
+    return shortened(decided, most=12) or f"no measurable difference in {counted(len(compared), 'arm')}"
 
 
 _MOST_DRAWN = 60
@@ -91,8 +68,8 @@ _STYLES = {ArmVerdict.FASTER: (SYNC, ">"), ArmVerdict.SLOWER: (ASYNC, "<"), ArmV
 
 def verdict_text(verdict: str, differs: str, reason: str = "") -> str:
     """`faster`, `slower`, `cannot tell` or `not compared`, with what differs or the reason."""
-    if verdict == NOT_COMPARED:
-        return f"{NOT_COMPARED}: {reason}"
+    if reason:
+        return f"{verdict}: {reason}"
     return f"{verdict} ({differs})" if differs else verdict
 
 

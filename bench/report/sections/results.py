@@ -8,19 +8,10 @@ from matplotlib.axes import Axes
 
 from tfdist.bench.report.arm_records import label_of
 from tfdist.bench.report.columns import COST_COLUMNS, DESCRIPTIONS, chart_data, columns_for, scaling_of, values_of
-from tfdist.bench.report.figures.arm_chart import (
-    EXCHANGE,
-    arm_chart,
-    described,
-    draw_interval,
-    figure_text,
-    note_on_drawn,
-    write,
-    write_status,
-)
-from tfdist.bench.report.figures.colors import INK, RED
+from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, figure_text, note_on_drawn, write
+from tfdist.bench.report.figures.colors import EXCHANGE, INK, RED
 from tfdist.bench.report.format import for_unit, in_unit
-from tfdist.bench.report.section import Chart, Section
+from tfdist.bench.report.section import Section
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.table import Column, Table
 from tfdist.models.throughput import window_step_ms
@@ -34,7 +25,8 @@ def windows_section(measured: ReportData) -> Section | None:
     rows = measured.rows
     if not any(row.measured for row in rows):
         return None
-    alt = f"A dot for each timed window. Median milliseconds per step: {described(rows, _median)}."
+    medians = (f"{row.label} {_median(row)}" for row in rows)
+    alt = f"A dot for each timed window. Median milliseconds per step: {described(medians)}."
     text = "Each dot is the time per step of all devices in one timed window, from top to bottom in order of time."
     data = pd.DataFrame(
         [
@@ -49,29 +41,20 @@ def windows_section(measured: ReportData) -> Section | None:
     return Section("windows", "Window times", (text,), charts=(chart,))
 
 
-def _times(row: ArmRow) -> list[float]:
-    return [value for record in row.measured for value in window_step_ms(record)]
-
-
 def _median(row: ArmRow) -> str:
-    times = _times(row)
-    return f"{median(times):.1f}" if times else row.status
+    return f"{median(row.step_ms):.1f}" if row.step_ms else row.status
 
 
 def paint_windows(axes: Axes, rows: Sequence[ArmRow]) -> None:
     """A dot for each window and the median."""
     for index, row in enumerate(rows):
-        times = _times(row)
-        if not times:
-            write_status(axes, index, row)
-            continue
-        # in time order over the height of the row, so that drift appears as a slope
-        heights = [index - 0.27 + 0.54 * (k + 0.5) / len(times) for k in range(len(times))]
-        color, words = EXCHANGE[row.exchange]
-        size = max(4.0, 14 * min(1.0, _FEW_DOTS / len(times)))
-        axes.scatter(times, heights, s=size, color=color, alpha=0.65, lw=0, label=words)
-        middle = median(times)
-        axes.plot([middle, middle], [index - 0.36, index + 0.36], color=INK, lw=1.8, label="median")
+        if times := row.step_ms:
+            # in time order over the height of the row, so that drift appears as a slope
+            heights = [index - 0.27 + 0.54 * (k + 0.5) / len(times) for k in range(len(times))]
+            color, words = EXCHANGE[row.exchange]
+            size = max(4.0, 14 * min(1.0, _FEW_DOTS / len(times)))
+            axes.scatter(times, heights, s=size, color=color, alpha=0.65, lw=0, label=words)
+            axes.plot([median(times)] * 2, [index - 0.36, index + 0.36], color=INK, lw=1.8, label="median")
     axes.set_xlabel("milliseconds per step of all devices")
     axes.margins(x=0.06)
     axes.set_xlim(left=0)
@@ -80,41 +63,35 @@ def paint_windows(axes: Axes, rows: Sequence[ArmRow]) -> None:
 def results_section(measured: ReportData) -> Section:
     """Every arm, those that failed included; the table has each figure in the unit of its column name."""
     rows, scaling = measured.rows, scaling_of(measured.rows)
-    table: pd.DataFrame = pd.DataFrame([values_of(row, scaling) for row in rows]).convert_dtypes()
+    table = pd.DataFrame([values_of(row, scaling) for row in rows]).convert_dtypes()
     labels = ", ".join(dict.fromkeys(row.one_device.label for row in rows if row.one_device))
     baseline = f"Baseline of speed-up and efficiency: {labels}." if labels else "No baseline was measured."
+    figures = described(f"{row.label} {figure_text(row)}" for row in rows)
+    alt = in_unit(f"Images/s of the whole job, with intervals: {figures}.", rows)
+    title, data = "Throughput of each arm", chart_data(rows)
+    chart = arm_chart("images_per_s", title, alt, rows, paint_throughput, data, DESCRIPTIONS[scaling])
     return Section(
         "results",
         "Results",
         (f"{DESCRIPTIONS[scaling]}. {baseline}",),
-        charts=(_chart(rows),) if any(row.measured for row in rows) else (),
+        charts=(chart,) if any(row.measured for row in rows) else (),
         tables=(Table("report", "All arms", table, columns_for(rows)),),
         notes=(*measured.notes, *note_on_drawn(rows)),
     )
 
 
-def _chart(rows: Sequence[ArmRow]) -> Chart:
-    alt = f"Images/s of the whole job, with intervals: {described(rows, figure_text)}."
-    title, caption = "Throughput of each arm", DESCRIPTIONS[scaling_of(rows)]
-    return arm_chart("images_per_s", title, in_unit(alt, rows), rows, paint_throughput, chart_data(rows), caption)
-
-
 def paint_throughput(axes: Axes, rows: Sequence[ArmRow]) -> None:
     """A bar for each arm, its interval, and the ideal."""
     for index, row in enumerate(rows):
-        if row.images_per_s is None:
-            write_status(axes, index, row)
-            continue
-        color, words = EXCHANGE[row.exchange]
-        axes.barh(index, row.images_per_s, height=0.62, color=color, label=words)
-        high = row.spread.high if row.spread else row.images_per_s
-        if row.spread:
-            draw_interval(axes, row.spread.low, high, index)
-        if row.ideal and row.devices != 1:
-            label = "ideal: as fast per device as the baseline"
-            axes.plot([row.ideal] * 2, [index - 0.36, index + 0.36], color=RED, lw=1.6, ls="--", label=label)
-        text = f"{row.images_per_s:.0f}" + ("" if row.valid else f", {row.status}")
-        write(axes, text, high, index, color=INK if row.valid else RED)
+        if row.measured:
+            color, words = EXCHANGE[row.exchange]
+            axes.barh(index, row.rate, height=0.62, color=color, label=words)
+            high = draw_interval(axes, row.spread, row.rate, index)
+            if row.ideal and row.devices != 1:
+                label = "ideal: as fast per device as the baseline"
+                axes.plot([row.ideal] * 2, [index - 0.36, index + 0.36], color=RED, lw=1.6, ls="--", label=label)
+            text = f"{row.rate:.0f}" + ("" if row.valid else f", {row.status}")
+            write(axes, text, high, index, color=INK if row.valid else RED)
     axes.set_xlabel(in_unit("images/s of the whole job", rows))
     axes.margins(x=0.08)
     axes.set_xlim(left=0)

@@ -10,11 +10,11 @@ from matplotlib.ticker import PercentFormatter
 
 from tfdist.bench.growth import ASSUMED_GROWTH, error_of, from_fewer
 from tfdist.bench.report.columns import DESCRIPTIONS, chart_data, scaling_of
-from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, is_narrow, write, write_status
+from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, is_narrow, write
 from tfdist.bench.report.figures.colors import MUTED, NONE, PALETTE, RED
 from tfdist.bench.report.format import between, ends, in_unit
 from tfdist.bench.report.section import Chart, Section
-from tfdist.bench.report.summary import ArmRow, ReportData, fastest, why_not_ranked
+from tfdist.bench.report.summary import ArmRow, ReportData, fastest
 from tfdist.bench.statistics import Interval
 from tfdist.strategies.catalog import Exchange
 
@@ -29,7 +29,7 @@ def efficiency_section(measured: ReportData) -> Section | None:
     rows = [row for row in measured.rows if row.one_device or row.independent or not row.measured]
     if not any(row.measured for row in rows):
         return None
-    alt = f"Efficiency of each arm: {described(rows, _figures)}."
+    alt = f"Efficiency of each arm: {described(f'{row.label} {_figures(row)}' for row in rows)}."
     data = pd.DataFrame([_values(row) for row in rows]).convert_dtypes()
     chart = arm_chart("efficiency", "Efficiency of each arm", alt, rows, paint_efficiency, data)
     return Section("efficiency", "Efficiency", (_TEXT,), charts=(chart,))
@@ -47,10 +47,8 @@ def _values(row: ArmRow) -> dict[str, object]:
 
 
 def _figures(row: ArmRow) -> str:
-    if not row.measured:
-        return row.status
     of = (("one device", row.one_device), ("independent", row.independent))
-    return ", ".join(f"{versus.efficiency:.0%} of {name}" for name, versus in of if versus)
+    return ", ".join(f"{versus.efficiency:.0%} of {name}" for name, versus in of if versus) or row.status
 
 
 def paint_efficiency(axes: Axes, rows: Sequence[ArmRow]) -> None:
@@ -58,19 +56,14 @@ def paint_efficiency(axes: Axes, rows: Sequence[ArmRow]) -> None:
     both = any(row.independent for row in rows) and any(row.one_device for row in rows)
     side, height = (0.17, 0.32) if both else (0.0, 0.5)
     for index, row in enumerate(rows):
-        if not row.measured:
-            write_status(axes, index, row)
         for offset, versus, color, label in (
             (-side, row.one_device, PALETTE[0], "against the baseline"),
             (side, row.independent, PALETTE[2], "against independent (same devices, no exchange)"),
         ):
-            if versus is None:
-                continue
-            axes.barh(index + offset, versus.efficiency, height=height, color=color, label=label)
-            limits = versus.efficiency_interval
-            if limits:
-                draw_interval(axes, limits.low, limits.high, index + offset, ms=5)
-            write(axes, f"{versus.efficiency:.0%}", limits.high if limits else versus.efficiency, index + offset)
+            if versus:
+                axes.barh(index + offset, versus.efficiency, height=height, color=color, label=label)
+                high = draw_interval(axes, versus.efficiency_interval, versus.efficiency, index + offset, ms=5)
+                write(axes, f"{versus.efficiency:.0%}", high, index + offset)
     axes.axvline(1.0, color=RED, lw=1.4, ls="--", label="ideal: 100 %")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(in_unit("images/s per device, as a share of the baseline's", rows))
@@ -87,7 +80,8 @@ _Curves = Mapping[str, Sequence[ArmRow]]
 
 def scaling_section(measured: ReportData) -> Section | None:
     """None with fewer than three numbers of devices, or without a baseline on one device."""
-    rows = [row for row in measured.rows if row.measured and _on_one_device(row) and not why_not_ranked(row)]
+    ranked = [row for row in measured.rows if row.one_device and not row.why_not_ranked]
+    rows = [row for row in ranked if row.one_device and row.one_device.devices == row.devices]
     if len({row.devices for row in rows}) < 3:
         return None
     curves = _curves(rows)
@@ -99,12 +93,11 @@ def scaling_section(measured: ReportData) -> Section | None:
     largest = [row for row in rows if row.devices == most]
     best = fastest([row for row in largest if row.exchange is not Exchange.NONE] or largest)
     efficiency = best.one_device.efficiency if best.one_device else 0.0
-    answer = (
+    answers = [
         f"On {most} devices, the most that were measured, {best.label} has the most images/s: {best.rate:.1f}, "
         f"{efficiency:.0%} of {most} times one device."
-    )
+    ]
     predictions = _predictions(curves) if scaling_of(rows) == "weak" else {}
-    answers = [answer]
     if found := predictions.get(best.label):
         answers.append(_about_prediction(best, *found))
     if predictions:
@@ -113,10 +106,8 @@ def scaling_section(measured: ReportData) -> Section | None:
             "grows as theirs do with the logarithm of the number; if only one of them has several devices, by "
             f"{ASSUMED_GROWTH:.0%} for each doubling."
         )
-    charts = (_chart(rows, curves, predictions),)
-    return Section(
-        "scaling", "Scaling", tuple(in_unit(text, rows) for text in answers), charts=charts, notes=tuple(notes)
-    )
+    chart, answer = _chart(rows, curves, predictions), tuple(in_unit(text, rows) for text in answers)
+    return Section("scaling", "Scaling", answer, (chart,), notes=tuple(notes))
 
 
 _Predictions = Mapping[str, tuple[float, Interval]]
@@ -142,11 +133,6 @@ def _about_prediction(row: ArmRow, predicted: float, limits: Interval) -> str:
     return f"That is {verdict} from fewer devices: {predicted:.1f} images/s{between(limits, '.1f')}."
 
 
-def _on_one_device(row: ArmRow) -> bool:
-    """Whether its baseline is."""
-    return row.one_device is not None and row.one_device.devices == row.devices
-
-
 def _curves(rows: Sequence[ArmRow]) -> _Curves:
     """Arms that differ in their size only, each curve in the order of devices, the fastest curve first.
 
@@ -159,9 +145,7 @@ def _curves(rows: Sequence[ArmRow]) -> _Curves:
         spec = {key: str(value) for key, value in row.measured[0].spec.items() if key not in _SIZE}
         batch = row.batch_global if strong else row.batch_per_replica
         families.setdefault((row.folder, batch, *sorted(spec.items())), []).append(row)
-    found = [
-        family[0].label if len(family) == 1 else _common(row.label for row in family) for family in families.values()
-    ]
+    found = [_common(row.label for row in family) for family in families.values()]
     named: dict[str, list[ArmRow]] = {}
     for name, family in zip(found, families.values(), strict=True):
         unique = name if found.count(name) == 1 else f"{name} ({family[0].arm})"
@@ -197,7 +181,7 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves, predictions: _Predictions) -
             axes.set_yscale("log", base=2)
         else:
             axes.set_ylim(bottom=0)
-        axes.set_xticks(devices, [str(number) for number in devices])
+        axes.set_xticks(devices, list(map(str, devices)))
         axes.set_xlabel("devices")
         axes.set_ylabel(in_unit("images/s of the whole job", rows))
 
@@ -216,21 +200,10 @@ def _chart(rows: Sequence[ArmRow], curves: _Curves, predictions: _Predictions) -
 
 def _curve(axes: Axes, name: str, family: Sequence[ArmRow], color: str, marker: str) -> None:
     """The baseline begins a curve that has no point on one device."""
-    start = family[0].one_device
-    points = [(row.devices or 1, row.rate) for row in family]
-    if start and points[0][0] > 1:
-        points.insert(0, (1, start.per_device))
-    axes.plot(*zip(*points, strict=True), color=color, lw=1.3, alpha=0.55)
+    start, size = family[0].one_device, 5 if is_narrow(axes) else 6
+    devices, rates = [row.devices or 1 for row in family], [row.rate for row in family]
+    first = [(1, start.per_device)] if start and devices[0] > 1 else []
+    axes.plot(*zip(*first, *zip(devices, rates, strict=True), strict=True), color=color, lw=1.3, alpha=0.55)
     below = [row.rate - row.spread.low if row.spread else 0.0 for row in family]
     above = [row.spread.high - row.rate if row.spread else 0.0 for row in family]
-    axes.errorbar(
-        [row.devices or 1 for row in family],
-        [row.rate for row in family],
-        yerr=(below, above),
-        color=color,
-        fmt=marker,
-        ms=5 if is_narrow(axes) else 6,
-        capsize=3,
-        lw=1.3,
-        label=name,
-    )
+    axes.errorbar(devices, rates, yerr=(below, above), color=color, fmt=marker, ms=size, capsize=3, lw=1.3, label=name)

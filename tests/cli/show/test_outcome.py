@@ -1,6 +1,7 @@
 """The text and the JSON about the end of a launch."""
 
 import io
+from contextlib import redirect_stderr
 from dataclasses import replace
 
 from tfdist.cli.show.outcome import outcome_json, show_failure, show_outcome
@@ -13,8 +14,8 @@ FAILED = Outcome(Status.FAILED, 1, REASON, "worker-1", ("worker-1",), LOG, run_d
 
 
 def printed(outcome, **options):
-    err = io.StringIO()
-    show_failure(outcome, err, again="tfdist launch x", **options)
+    with redirect_stderr(io.StringIO()) as err:
+        show_failure(outcome, again="tfdist launch x", **options)
     return err.getvalue().strip().splitlines()
 
 

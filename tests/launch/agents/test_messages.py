@@ -73,6 +73,9 @@ IS_OF_TYPE = {
     Mapping[str, float]: lambda value: (
         type(value) is dict and all(type(item) is float and math.isfinite(item) for item in value.values())
     ),
+    Mapping[str, Mapping[str, float]]: lambda value: (
+        type(value) is dict and all(IS_OF_TYPE[Mapping[str, float]](item) for item in value.values())
+    ),
     Mapping[str, Any]: lambda value: type(value) is dict,
     Description: lambda value: value.keys() == Description.__annotations__.keys(),
     get_type_hints(Output)["stream"]: lambda value: value in ("stdout", "stderr"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.launch.diagnosis.straggler import HeldUp, Slow, WorkerSteps, cause, figures, rates_between
+from tfdist.launch.diagnosis.straggler import Straggler, StragglerReport, WorkerSteps, cause, figures, rates_between
 from tfdist.models.training.windows import SAMPLES, sampled
 
 WORKERS = tuple(f"worker-{index}" for index in range(4))
@@ -160,7 +160,7 @@ def test_events_may_hold_anything(events):
     steps.waits()
 
 
-SLOW = Slow("worker-1", 0.9, 0.2, 48.0, 40.0, 20.0)
+SLOW = Straggler("worker-1", 0.9, 0.2, 48.0, 40.0, 20.0)
 QUIET = {"time_s": 0.0, "cores": 1.0, "clock_share": 1.0, "disk_free_share": 0.5, "steal_s": 0.0, "throttled_s": 0.0, "other_busy_s": 0.0, "major_faults": 0.0, "sent": 0.0, "resent": 0.0}  # fmt: skip
 
 
@@ -191,7 +191,10 @@ def test_a_gpu_that_is_slowed_down_is_named_first():
 
 
 def test_what_is_kept_can_be_said_again():
-    kept = HeldUp("worker-1", "h2", 0.0, 60.0, "its input takes 31 of 48 ms", figures(SLOW))
+    kept = StragglerReport("worker-1", "h2", 0.0, 60.0, "its input takes 31 of 48 ms", figures(SLOW))
     assert kept.sentence == f"worker-1 on h2 {SLOW.sentence}; its input takes 31 of 48 ms"
-    slow = Slow("worker-1", updates=0.4, staleness=2.0)
-    assert HeldUp("worker-1", "h2", 0.0, 60.0, "x", figures(slow)).sentence == f"worker-1 on h2 {slow.sentence}; x"
+    slow = Straggler("worker-1", updates=0.4, staleness=2.0)
+    assert (
+        StragglerReport("worker-1", "h2", 0.0, 60.0, "x", figures(slow)).sentence
+        == f"worker-1 on h2 {slow.sentence}; x"
+    )

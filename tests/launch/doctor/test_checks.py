@@ -27,6 +27,7 @@ HELLO = {
     "gpu_ids": [],
     "gpu_uuids": [],
     "gpu_processes": [],
+    "gpu_faults": [],
     "gpus_hidden": 0,
     "gpu_devices": 0,
     "driver": "",

@@ -25,7 +25,14 @@ def test_output_goes_to_the_tasks_log_and_other_messages_to_events(tmp_path):
             logs.write(message)
     assert run_dir.log("worker-0", "stderr").read_bytes() == b"caf\xff\n"
     (event,) = run_dir.events.read_text().splitlines()
-    assert json.loads(event) == {"kind": "Started", "task": "worker-0", "attempt": 0, "pid": 7, "time": 1.0}
+    assert json.loads(event) == {
+        "format": 1,
+        "kind": "Started",
+        "task": "worker-0",
+        "attempt": 0,
+        "pid": 7,
+        "time": 1.0,
+    }
 
 
 def test_a_loss_that_is_nan_is_null_in_the_events(tmp_path):

@@ -14,9 +14,9 @@ variables = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), min_size=1
 def test_shards_joined_again_are_the_variables(sizes):
     whole = [np.arange(rows * 3).reshape(rows, 3) for rows, _ in sizes]
     parts = [(rows, 3) for total, shards in sizes for rows in sizes_of_shards(total, min(shards, total))]
-    shards = cut(whole, parts)
+    shards = cut(whole, [np.zeros(part) for part in parts])
     assert [shard.shape for shard in shards] == parts
-    joined = cut(shards, [value.shape for value in whole])
+    joined = cut(shards, whole)
     assert all((one == other).all() for one, other in zip(joined, whole, strict=True))
 
 

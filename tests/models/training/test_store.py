@@ -145,10 +145,8 @@ def test_the_last_checkpoint_is_marked_as_final(store, tmp_path):
 
 
 def newest(damaged, problems=()):
-    from tfdist.models.training.restore import newest_intact
-
     listing = CheckpointList(tuple(manifest(step) for step in (40, 30, 20)), dict.fromkeys(problems, "no index"))
-    return newest_intact(listing, lambda name: "checksum" if int(name[-2:]) in damaged else "")
+    return listing.newest_intact(lambda name: "checksum" if int(name[-2:]) in damaged else "")
 
 
 def test_the_newest_intact_checkpoint_is_read_and_what_is_wrong_with_newer_ones_is_listed():

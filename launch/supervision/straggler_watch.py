@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Event, Inspected, Reply
-from tfdist.launch.diagnosis.straggler import HeldUp, Slow, WorkerSteps, cause, figures, rates_between
+from tfdist.launch.diagnosis.straggler import (
+    Straggler,
+    StragglerReport,
+    WorkerSteps,
+    cause,
+    figures,
+    gpus_of,
+    rates_between,
+)
 from tfdist.launch.job import Job
 from tfdist.launch.supervision.task_group import TaskGroup
 
@@ -28,17 +36,17 @@ def worker_steps(job: Job) -> WorkerSteps:
 
 
 @dataclass
-class SlowWatch:
+class StragglerWatch:
     """Watches the steps of a job whose tasks wait for each other, or whose chief counts the updates of each worker."""
 
     tasks: TaskGroup
-    held_up: list[HeldUp] = field(default_factory=list)
+    reports: list[StragglerReport] = field(default_factory=list)
     """What was said so far, for the outcome."""
-    said_at: float = -math.inf
+    printed_at: float = -math.inf
     """Monotonic time of the last line."""
-    _named: tuple[str, str] = ("", "")
+    _reported: tuple[str, str] = ("", "")
     """Task and kind of cause of the last line; empty if it does not hold any more."""
-    _named_since: float = 0.0
+    _reported_since: float = 0.0
     _suspect: str = ""
     _suspected_at: float = 0.0
     _before: dict[str, Mapping[str, float]] = field(default_factory=dict)
@@ -61,22 +69,23 @@ class SlowWatch:
         match message:
             case Event(task, event={"event": "step"} as event):
                 self.steps.note(task, event, now)
-                self._throttles[task] = str(event.get("throttle", ""))
+                reasons = (gpu.get("throttle") for gpu in gpus_of(event))
+                self._throttles[task] = next((each for each in reasons if isinstance(each, str) and each), "")
 
     def _judge(self, now: float) -> None:
         if self.tasks.stopped:
             return
         self.tasks.deadlines[self._judge] = now + JUDGE_S
-        slow = self.steps.slow(self._named[0])
+        slow = self.steps.slow(self._reported[0])
         if slow is None or slow.task != self._suspect:
             self._suspect, self._suspected_at = "" if slow is None else slow.task, now
             self._before, self._rates = {}, {}
         if slow is not None:
             self.tasks.count(self._keep)
             self._name(slow, now)
-        elif self._named[0] and now - self.said_at >= LINE_S:
-            self.tasks.note(f"{self._named[0]} no longer holds the others up")
-            self._named, self.said_at = ("", ""), now
+        elif self._reported[0] and now - self.printed_at >= LINE_S:
+            self.tasks.note(f"{self._reported[0]} no longer holds the others up")
+            self._reported, self.printed_at = ("", ""), now
 
     def _keep(self, reply: Reply) -> None:
         if isinstance(reply, Inspected):
@@ -88,20 +97,20 @@ class SlowWatch:
                 if seconds > LINE_S:
                     self._before[task] = values
 
-    def _name(self, slow: Slow, now: float) -> None:
+    def _name(self, slow: Straggler, now: float) -> None:
         """Say what holds the others up and why, unless that was said, and keep it for the outcome."""
         if slow.task not in self._rates and now - self._suspected_at < NO_EVIDENCE_S:
             return
         kind, text = cause(slow, self._rates, self._throttles.get(slow.task, ""))
-        is_new = (slow.task, kind) != self._named
-        if is_new and (now - self.said_at < LINE_S or not self.steps.still(slow)):
+        is_new = (slow.task, kind) != self._reported
+        if is_new and (now - self.printed_at < LINE_S or not self.steps.still(slow)):
             return
         host, time = self.tasks.channels[slow.task].host.name, event_time()
         if is_new:
-            self._named, self._named_since, self.said_at = (slow.task, kind), self._suspected_at, now
-        current = HeldUp(slow.task, host, time - (now - self._named_since), time, text, figures(slow))
+            self._reported, self._reported_since, self.printed_at = (slow.task, kind), self._suspected_at, now
+        current = StragglerReport(slow.task, host, time - (now - self._reported_since), time, text, figures(slow))
         if is_new:
-            self.held_up.append(current)
+            self.reports.append(current)
             self.tasks.note(current.sentence)
         else:
-            self.held_up[-1] = current
+            self.reports[-1] = current

@@ -5,7 +5,7 @@ import pytest
 from tests.launch.supervisors import supervisor_of
 from tfdist.launch.agents.inbox import Note
 from tfdist.launch.agents.messages import Event, Inspect, Inspected
-from tfdist.launch.supervision.slow_watch import JUDGE_S, LINE_S, NO_EVIDENCE_S
+from tfdist.launch.supervision.straggler_watch import JUDGE_S, LINE_S, NO_EVIDENCE_S
 
 QUIET = {"cores": 1.0, "clock_share": 1.0, "disk_free_share": 0.5}
 LOADED = {"other_busy_s": 0.5}
@@ -16,7 +16,7 @@ class Training:
 
     def __init__(self):
         self.supervisor, self.channel = supervisor_of({"worker": 2})
-        self.watch, self.lines, self.now = self.supervisor.slow, [], 0.0
+        self.watch, self.lines, self.now = self.supervisor.stragglers, [], 0.0
         self.counted = {}
         self.supervisor.tasks.announce = lambda message: self.lines.append((self.now, message))
         self.supervisor.deadlines.clear()
@@ -60,7 +60,7 @@ def test_a_slow_worker_is_named_once_with_its_cause():
     sentence = "is last in 100% of the steps: the others wait 40% of their time"
     assert training.texts() == [f"worker-1 on localhost {sentence}; other programs take 50% of its core"]
     assert training.lines[0][0] <= 60
-    (held,) = training.watch.held_up
+    (held,) = training.watch.reports
     assert (held.task, held.host) == ("worker-1", "localhost")
     assert held.figures["waits"] == pytest.approx(0.4)
     assert held.until - held.since > 150
@@ -79,7 +79,7 @@ def test_lines_are_a_minute_apart_and_tell_what_has_changed():
     ]
     at = [time for time, _ in training.lines]
     assert all(later - earlier >= LINE_S for earlier, later in pairwise(at))
-    assert len(training.watch.held_up) == 2
+    assert len(training.watch.reports) == 2
 
 
 def test_a_healthy_job_is_not_asked_and_nothing_is_said():
@@ -100,5 +100,5 @@ def test_a_host_that_does_not_answer_is_named_all_the_same():
 def test_a_single_worker_is_not_watched():
     supervisor, _ = supervisor_of({"worker": 1})
     supervisor.deadlines.clear()
-    supervisor.slow.start(0.0)
+    supervisor.stragglers.start(0.0)
     assert not supervisor.deadlines

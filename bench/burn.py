@@ -1,0 +1,170 @@
+"""Whether all hosts compute, and all links between them exchange, as fast as the others: before an expensive job.
+
+All hosts train independently at the same time; then two hosts after the other all-reduce. What is slow is told by the
+others, because nobody knows how fast a host should be.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from itertools import combinations
+from pathlib import Path
+from queue import SimpleQueue
+from signal import SIGINT
+from statistics import median
+
+from tfdist.bench.arm_process import ArmStart, Ended, News, start_arm
+from tfdist.bench.collectives.run import TURN
+from tfdist.bench.turns import END, Parked, plan_turn
+from tfdist.jobs.plan import plan_training
+from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.launch.doctor.checks import CheckResult, Verdict
+from tfdist.launch.doctor.survey import MEASURE_ALL_PAIRS
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.events import Turn
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.machine import FOR_WORKERS, Machines, combined
+from tfdist.launch.policy import Policy
+from tfdist.models.collectives.spec import CollectiveSpec, algbw
+from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import StrategyName
+
+SLOW_HOST = 0.8
+"""A host is slow below this part of the median of all hosts."""
+SLOW_LINK = 0.5
+"""A link is slow below this part of what its hosts reach elsewhere: switches and cables have other traffic."""
+SIZE = 16 << 20
+"""Bytes of the all-reduce: about the gradients of MobileNetV2."""
+START_S = 120.0
+"""Time for the start of all tasks, and for a turn beyond its seconds."""
+
+
+@dataclass
+class BurnResult:
+    """How fast hosts and links were."""
+
+    images_per_s: dict[Host, float] = field(default_factory=dict)
+    """Throughput of all tasks of a host together."""
+    throttled: dict[Host, str] = field(default_factory=dict)
+    """Why GPUs of a host lowered their clocks."""
+    busbw: dict[tuple[Host, Host], float] = field(default_factory=dict)
+    """Bus bandwidth of the all-reduce between two hosts, GB/s."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why nothing was measured, by the names of hosts."""
+
+
+def burn(machines: Machines, seconds: float, on_step: Callable[[str], None]) -> BurnResult:
+    """Let all hosts compute for `seconds`, and pairs of them exchange for as long together.
+
+    Args:
+        machines: with slots for their workers.
+        seconds: of each of the two.
+        on_step: receives what is done now.
+
+    Raises:
+        TfdistError: there is only one host.
+    """
+    machines = {host: machine for host, machine in machines.items() if host.role in FOR_WORKERS}
+    hosts, found = list(machines), BurnResult()
+    if len(hosts) < 2:
+        raise TfdistError("--burn compares hosts with each other: name two or more with --hosts, or omit it")
+    neighbours = zip(hosts, [*hosts[1:], hosts[0]], strict=True)
+    pairs = list(combinations(hosts, 2) if len(hosts) <= MEASURE_ALL_PAIRS else neighbours)
+    with tempfile.TemporaryDirectory(prefix="tfdist-burn-") as folder:
+
+        def measured(name: str, spec: StrategyChoice, of: Machines, turn: Callable[[Parked], Turn]) -> Parked | None:
+            policy = Policy(timeout_s=START_S + seconds)
+            start = ArmStart(name, 1, spec, (), of, Path(folder, str(len(found.busbw) + len(found.failed))), policy)
+            try:
+                return _measured(start, turn)
+            except TfdistError as error:
+                found.failed[name] = str(error)
+                return None
+
+        on_step(f"{' and '.join(host.name for host in hosts[:2])}{' ...' if len(hosts) > 2 else ''} compute")
+        workers = sum(machine.slots or 1 for machine in machines.values())
+        choices = {"strategy": StrategyName.INDEPENDENT, "workers": workers, "dataset": "synthetic"}
+        spec = replace(resolve(choices, combined(machines), "smoke").spec, cores_per_device=None)
+        parked = measured("all hosts", spec, machines, lambda parked: plan_turn(seconds, parked.step_s, seconds / 10))
+        for plan in plan_training(spec, machines).plans if parked else ():
+            windows = parked.windows.get(plan.task.name, ()) if parked else ()
+            rate = median(window.examples / window.elapsed_s for window in windows) if windows else 0.0
+            found.images_per_s[plan.host] = found.images_per_s.get(plan.host, 0.0) + rate
+            reasons = {gpu.throttle for window in windows if window.usage for gpu in window.usage.gpus} - {""}
+            if reasons:
+                found.throttled[plan.host] = ", ".join(sorted(reasons))
+        for pair in pairs:
+            name = f"{pair[0].name} and {pair[1].name}"
+            on_step(f"{name} exchange")
+            two = {host: replace(machines[host], slots=1) for host in pair}
+            choice = resolve_strategy({"strategy": StrategyName.MULTI_WORKER, "workers": 2}, combined(two)).spec
+            values = {each.name: getattr(choice, each.name) for each in fields(choice)}
+            exchange = CollectiveSpec(**values, sizes=(SIZE,), turn_s=seconds / len(pairs))
+            parked = measured(name, exchange, two, lambda _: TURN)
+            for observed in parked.observed.values() if parked else ():
+                case = observed["collectives"][0]
+                speed = algbw(case["bytes"], case["seconds"] / case["iterations"])  # busbw of two ranks is algbw
+                found.busbw[pair] = min(speed, found.busbw.get(pair, speed))
+    return found
+
+
+def _measured(start: ArmStart, turn: Callable[[Parked], Turn]) -> Parked:
+    """Start an arm, measure a turn, and end it.
+
+    Raises:
+        TfdistError: it failed; the reason.
+    """
+    news: SimpleQueue[News] = SimpleQueue()
+    arm, parked = start_arm(start, news.put), list[Parked]()
+    try:
+        while True:
+            match news.get():
+                case Parked() as last:
+                    parked.append(last)
+                    arm.release(turn(last) if len(parked) == 1 else END)
+                case Ended(record=record):
+                    if len(parked) < 2:
+                        raise TfdistError(record.reason)
+                    return parked[-1]
+    except KeyboardInterrupt:
+        arm.interrupt(SIGINT)
+        while not isinstance(news.get(), Ended):
+            pass
+        raise
+
+
+def rows_of(found: BurnResult) -> Iterator[CheckResult]:
+    """A row for each host and each link: how fast it was, and whether that is slow."""
+    for name, reason in found.failed.items():
+        yield CheckResult("burn", name, Verdict.FAILED, reason, "see the other rows, or run it with 'tfdist launch'")
+    usual = median(found.images_per_s.values()) if found.images_per_s else 0.0
+    for host, rate in found.images_per_s.items():
+        text, hot = f"{rate:,.0f} images/s", found.throttled.get(host, "")
+        if rate < SLOW_HOST * usual:
+            text += f", {rate / usual:.0%} of the median of the hosts ({usual:,.0f})"
+            fix = f"look for other programs, limits of its cgroup, heat and memory errors, or --exclude {host.name}"
+            yield CheckResult(
+                "compute", host.name, Verdict.WARNING, f"{text}{hot and f'; GPUs slowed down: {hot}'}", fix
+            )
+        elif hot:
+            fix = "check its cooling and power limits with 'nvidia-smi -q -d PERFORMANCE'"
+            yield CheckResult("compute", host.name, Verdict.WARNING, f"{text}; GPUs slowed down: {hot}", fix)
+        else:
+            yield CheckResult("compute", host.name, Verdict.OK, text)
+    best: dict[Host, float] = {}
+    for pair, speed in found.busbw.items():
+        for host in pair:
+            best[host] = max(speed, best.get(host, 0.0))
+    top = median(best.values()) if best else 0.0
+    for (one, other), speed in found.busbw.items():
+        name, text = f"{one.name} - {other.name}", f"all-reduce {speed * 1e3:,.0f} MB/s"
+        slow = [host.name for host in (one, other) if best[host] < SLOW_LINK * top]
+        if slow:
+            text += f": every link of {slow[0]} is slow; those of the others reach {top * 1e3:,.0f} MB/s"
+        elif speed < SLOW_LINK * min(best[one], best[other]):
+            text += f": each of the two reaches {min(best[one], best[other]) * 1e3:,.0f} MB/s with another host"
+        else:
+            yield CheckResult("exchange", name, Verdict.OK, text)
+            continue
+        fix = "check cables, switches and rate limits, or choose another network with --interface"
+        yield CheckResult("exchange", name, Verdict.WARNING, text, fix)

@@ -1,0 +1,89 @@
+"""Whether `tfdist doctor --burn` names a slow host and a slow link, and nothing where all are equal.
+
+python -m lab.burn_cases [--times 10]    # as root; a minute for each of 3 times 10
+
+Three hosts are network namespaces on this machine. Adds a line to bench_results/burn.csv after each.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from lab.slow_workers import throttled
+from tests.integration.namespaces import Network, network
+from tests.integration.nethost import SYSTEM_PATH
+from tests.integration.sshd import pid_file
+
+OUT = Path(__file__).parents[1] / "bench_results" / "burn.csv"
+SECONDS = 6
+MBIT = 100
+
+
+@contextmanager
+def slow_link(net: Network) -> Iterator[None]:
+    """The link of h3."""
+    with net.hosts[2].limit_mbit(MBIT):
+        yield
+
+
+CASES: dict[str, tuple[Callable[[Network], AbstractContextManager[object]], set[str]]] = {
+    "equal": (lambda net: nullcontext(), set()),
+    "throttled host": (lambda net: throttled(int(pid_file(net.hosts[2]).read_text()), 0.25), {"compute h3"}),
+    "slow link": (slow_link, {"exchange h1 - h3", "exchange h2 - h3"}),
+}
+"""What is planted, and the rows that must be warnings."""
+
+
+def warnings_of(net: Network) -> tuple[set[str], str]:
+    """Check and host of each row about compute or exchange that is a warning, and all their texts."""
+    words = [
+        "--hosts",
+        "h1,h2,h3",
+        "--ssh",
+        str(net.ssh),
+        "--python",
+        sys.executable,
+        "--burn",
+        f"{SECONDS}s",
+        "--json",
+    ]
+    environ = {**os.environ, "HOME": str(net.folder), "PATH": SYSTEM_PATH}
+    command = net.in_hub(sys.executable, "-m", "tfdist", "doctor", *words)
+    done = subprocess.run(
+        command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
+    )
+    rows = [row for row in json.loads(done.stdout)["rows"] if row["check"] in ("compute", "exchange", "burn")]
+    slow = {f"{row['check']} {row['host']}" for row in rows if row["verdict"] != "ok"}
+    return slow, "; ".join(f"{row['host']}: {row['text']}" for row in rows)
+
+
+def main() -> None:
+    """Measure what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=10, help="of each case")
+    options = parser.parse_args()
+    console, table = Console(), pd.read_csv(OUT) if OUT.exists() else pd.DataFrame({"case": []})
+    with tempfile.TemporaryDirectory() as folder, network(Path(folder), 3) as net:
+        for number in range(options.times):
+            for name, (plant, expected) in CASES.items():
+                if (table.case == name).sum() > number:
+                    continue
+                with plant(net):
+                    slow, texts = warnings_of(net)
+                row = {"case": name, "right": slow == expected, "warnings": ", ".join(sorted(slow)), "rows": texts}
+                table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
+                table.to_csv(OUT, index=False, lineterminator="\n")
+                console.print(f"{name} {number + 1}: {'right' if row['right'] else 'WRONG'}: {texts}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""The figures of a running job for Prometheus: over HTTP, and as a file for the node exporter's textfile collector.
+
+The library prometheus_client writes the format (https://prometheus.io/docs/instrumenting/exposition_formats/); names
+and units are as https://prometheus.io/docs/practices/naming/ asks for.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.agents.inbox import Message, Note, OnMessage, Restarting
+from tfdist.launch.agents.messages import Event, Inspected
+from tfdist.launch.console.job_state import JobState, state_of
+from tfdist.launch.diagnosis.straggler import gpus_of
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.job import Job
+from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.supervision.watches import NO_STEP
+
+INSPECT_S = 5.0
+"""Seconds between two requests for CPU time and memory, and between two files."""
+LOOPBACK = "127.0.0.1"
+TASK = ("job", "task", "host")
+"""Labels of a task's samples."""
+
+
+@dataclass(frozen=True)
+class MetricsOptions:
+    """Where the figures go; by default nowhere."""
+
+    address: tuple[str, int] | None = None
+    file: Path | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether they go anywhere."""
+        return self.address is not None or self.file is not None
+
+
+def metrics_options(address: str | None, file: Path | None) -> MetricsOptions:
+    """The values of `--metrics` and `--metrics-file`.
+
+    Raises:
+        TfdistError: another notation, a folder that does not exist, or the library is missing.
+    """
+    found = None
+    if address is not None:
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > 65535:
+            raise TfdistError(
+                f"--metrics {address}: give [HOST]:PORT, as :9400, or 0.0.0.0:9400 for other machines too"
+            )
+        found = host.strip("[]") or LOOPBACK, int(port)
+    if file is not None and not file.absolute().parent.is_dir():
+        raise TfdistError(f"--metrics-file {file}: there is no folder {file.parent}; create it")
+    options = MetricsOptions(found, file)
+    if options.wanted:
+        _library()
+    return options
+
+
+def _library() -> Any:
+    try:
+        import prometheus_client
+    except ImportError:
+        raise TfdistError("--metrics: prometheus_client is not installed; pip install 'tfdist[metrics]'") from None
+    return prometheus_client
+
+
+@contextmanager
+def published(options: MetricsOptions, job: Job, writer: RunWriter, note: Callable[[str], None]) -> Iterator[OnMessage]:
+    """Publish the figures of a run until the context ends. Call the function with each message of the job.
+
+    Raises:
+        TfdistError: the address cannot be used.
+    """
+    if not options.wanted:
+        yield lambda _: None
+        return
+    library, metrics = _library(), JobMetrics(writer.run_dir.path.name, state_of(job), writer.log_bytes)
+    registry = library.CollectorRegistry()
+    registry.register(metrics)
+    with ExitStack() as stack:
+        if options.address is not None:
+            host, port = options.address
+            try:
+                server, thread = library.start_http_server(port, host, registry)
+            except OSError as error:
+                raise TfdistError(f"--metrics {host}:{port}: {error.strerror}; choose another address") from None
+            stack.callback(thread.join)
+            stack.callback(server.server_close)
+            stack.callback(server.shutdown)
+            note(f"metrics: http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics")
+        written_at, failed = 0.0, False
+
+        def write() -> None:
+            nonlocal written_at, failed
+            written_at = time.monotonic()
+            try:
+                library.write_to_textfile(str(options.file), registry)
+            except OSError as error:
+                if not failed:
+                    note(f"cannot write {options.file} ({error.strerror}); the job continues")
+                failed = True
+
+        def handle(message: Message) -> None:
+            metrics.handle(message)
+            if options.file is not None and time.monotonic() - written_at >= INSPECT_S:
+                write()
+
+        if options.file is not None:
+            stack.callback(write)
+        yield handle
+
+
+class JobMetrics:
+    """Collects what the messages of a job say; prometheus_client calls `collect` from a thread of its own."""
+
+    def __init__(self, name: str, state: JobState, log_bytes: Callable[[], Mapping[str, int]]) -> None:
+        """Collect the figures of the run of this name; `log_bytes`: size of each task's logs."""
+        self.name, self.state, self._log_bytes = name, state, log_bytes
+        self._lock = threading.Lock()
+        self._restarts = self._stalls = 0
+        self._stepped_at: dict[str, float] = {}
+        self._inspected: dict[str, dict[str, float]] = {}
+        """Process figures by name and task."""
+        self._gpus: dict[str, list[Mapping[str, Any]]] = {}
+
+    def handle(self, message: Message) -> None:
+        """Take note of a message."""
+        now = time.monotonic()
+        with self._lock:
+            self.state.update(message, now)
+            match message:
+                case Event(task, event={"event": "step"} as event):
+                    self._stepped_at[task] = now
+                    self._gpus[task] = gpus_of(event)
+                case Inspected():
+                    values = {"cpu_seconds": message.cpu_s, "resident_memory_bytes": message.resident_bytes}
+                    for name, by_task in values.items():
+                        self._inspected.setdefault(name, {}).update(by_task)
+                case Restarting():
+                    self._restarts += 1
+                case Note(text=text) if text.startswith(NO_STEP):
+                    self._stalls += 1
+
+    def collect(self) -> Iterator[Any]:
+        """Each family of samples, as prometheus_client wants them."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        with self._lock:
+            for name, text, count in (
+                ("restarts", "Restarts of the job, of all tasks or some.", self._restarts),
+                ("stalls", "Times without a step for longer than --stall-timeout.", self._stalls),
+            ):
+                family: Any = CounterMetricFamily(f"tfdist_{name}", text, labels=TASK[:1])
+                family.add_metric([self.name], count)
+                yield family
+            tasks = {task.name: (self.name, task.name, task.host) for task in self.state.tasks.values()}
+            for name, (kind, text, values) in self._by_task().items():
+                family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
+                    f"tfdist_{name}", text, labels=TASK
+                )
+                for task, value in values.items():
+                    if value is not None and task in tasks:
+                        family.add_metric(tasks[task], float(value))
+                yield family
+            for name, (key, text) in _GPU.items():
+                family = GaugeMetricFamily(f"tfdist_gpu_{name}", text, labels=(*TASK, "gpu"))
+                for task, gpus in self._gpus.items():
+                    for gpu in gpus if task in tasks else ():
+                        if isinstance(value := gpu.get(key), int | float):
+                            family.add_metric((*tasks[task], str(gpu.get("index", ""))), float(value))
+                yield family
+
+    def _by_task(self) -> "dict[str, tuple[str, str, Mapping[str, float | None]]]":
+        """Kind, description and value of each task, by name of the family."""
+        tasks, now = self.state.tasks.values(), time.monotonic()
+
+        def each(attribute: str) -> dict[str, float | None]:
+            return {task.name: getattr(task, attribute) for task in tasks}
+
+        ages = {task: now - at for task, at in self._stepped_at.items()}
+        cpu_s, resident = (self._inspected.get(name, {}) for name in ("cpu_seconds", "resident_memory_bytes"))
+        return {
+            "up": ("gauge", "Whether the process of the task runs.", each("running")),
+            "images_per_second": ("gauge", "Throughput of the whole job at the last step.", each("images_per_s")),
+            "step": ("gauge", "Number of the last step.", each("step")),
+            "steps": ("gauge", "Number of steps of the training.", each("steps")),
+            "loss": ("gauge", "Loss at the last step.", each("loss")),
+            "step_age_seconds": ("gauge", "Time since a step was reported.", ages),
+            "wait_ratio": ("gauge", "Share of a step in which it waits for the last worker.", self.state.steps.waits()),
+            "cpu_seconds": ("counter", "CPU time of the process.", cpu_s),
+            "resident_memory_bytes": ("gauge", "Memory of the process in RAM.", resident),
+            "log_bytes": ("gauge", "Size of the task's logs of this attempt.", self._log_bytes()),
+        }
+
+
+_GPU = {
+    "utilization_ratio": ("utilization", "Share of the time in which a kernel ran."),
+    "memory_bytes": ("memory_bytes", "Used memory of the GPU."),
+    "power_watts": ("power_w", "Power of the GPU."),
+    "sm_clock_megahertz": ("sm_clock_mhz", "Clock of the GPU's multiprocessors."),
+}
+"""Key in a task's reading, and description, by name of the family. Not run on hardware."""

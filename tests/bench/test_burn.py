@@ -1,0 +1,53 @@
+from itertools import combinations
+
+import pytest
+
+from tfdist.bench.burn import BurnResult, burn, rows_of
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL, Host
+from tfdist.launch.machine import Machine
+
+H1, H2, H3 = (Host(name) for name in ("h1", "h2", "h3"))
+
+
+def slow_rows(compute, exchange):
+    """The hosts and links that are slow; values in the order of the hosts and of their pairs."""
+    hosts = (H1, H2, H3)
+    found = BurnResult(
+        dict(zip(hosts, compute, strict=True)), busbw=dict(zip(combinations(hosts, 2), exchange, strict=True))
+    )
+    return {row.host: row.text for row in rows_of(found) if row.verdict != "ok"}
+
+
+def test_equal_hosts_and_links_are_all_right():
+    assert slow_rows((100, 95, 105), (0.4, 0.3, 0.5)) == {}
+
+
+def test_a_slow_host_is_named_with_its_figure_and_the_median():
+    assert slow_rows((100, 41, 105), (0.4, 0.3, 0.5)) == {"h2": "41 images/s, 41% of the median of the hosts (100)"}
+
+
+def test_a_host_whose_links_are_all_slow_is_named():
+    rows = slow_rows((100, 95, 105), (0.4, 0.012, 0.011))
+    assert rows.keys() == {"h1 - h3", "h2 - h3"}
+    assert rows["h1 - h3"] == "all-reduce 12 MB/s: every link of h3 is slow; those of the others reach 400 MB/s"
+
+
+def test_a_single_slow_link_is_named():
+    rows = slow_rows((100, 95, 105), (0.012, 0.4, 0.5))
+    assert rows == {"h1 - h2": "all-reduce 12 MB/s: each of the two reaches 400 MB/s with another host"}
+
+
+def test_gpus_that_are_slowed_down_are_named():
+    (first, second) = rows_of(BurnResult({H1: 100.0, H2: 100.0}, {H2: "heat (hardware)"}))
+    assert (first.verdict, second.text) == ("ok", "100 images/s; GPUs slowed down: heat (hardware)")
+
+
+def test_what_failed_is_a_row():
+    (row,) = rows_of(BurnResult(failed={"h1 and h2": "worker-1 failed"}))
+    assert (row.host, row.verdict, row.text) == ("h1 and h2", "failed", "worker-1 failed")
+
+
+def test_one_host_cannot_be_compared():
+    with pytest.raises(TfdistError, match="two or more"):
+        burn({LOCAL: Machine((0,), ())}, 1.0, lambda _: None)

@@ -1,0 +1,116 @@
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.launch.console.test_job_state import event, exited, job_of
+from tfdist.launch.agents.inbox import Note, Restarting
+from tfdist.launch.agents.messages import Inspected, Output, Started
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.supervision import metrics
+from tfdist.launch.supervision.metrics import MetricsOptions, metrics_options, published
+from tfdist.launch.supervision.watches import NO_STEP
+
+GPU = {"index": 3, "memory_bytes": 5, "utilization": 0.9, "power_w": 300.0, "sm_clock_mhz": 1980, "throttle": ""}
+MESSAGES = [
+    Started("worker-0", 1, 0.0),
+    Started("worker-1", 2, 0.0),
+    event("worker-0", "step", step=5, steps=20, images_per_s=12.5, loss=0.25, gpus=[GPU, "no reading"]),
+    Inspected({"worker-0": "R"}, {}, cpu_s={"worker-0": 7.5}, resident_bytes={"worker-0": 1000}),
+    Note("tfdist", f"{NO_STEP} 300 s (worker-0 at step 5); ..."),
+    exited("worker-1", 1),
+    Restarting(1, ("worker-1",), False, "why"),
+    Output("worker-1", "stdout", "four\n", attempt=1),
+]
+
+
+def samples_of(text):
+    return {
+        (sample.name, sample.labels.get("task", ""), sample.labels.get("gpu", "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+def publish(options, folder, messages=MESSAGES):
+    """What a scrape gives after these messages, and the notes."""
+    notes, text = [], ""
+    with (
+        RunWriter(RunDir(folder)) as writer,
+        published(options, job_of(worker=2), writer, notes.append) as handle,
+    ):
+        for message in messages:
+            writer.write(message)
+            handle(message)
+        if options.address is not None:
+            with urllib.request.urlopen(notes[0].removeprefix("metrics: ")) as answer:
+                text = answer.read().decode()
+    return text, notes
+
+
+def test_a_scrape_has_what_the_messages_say(tmp_path):
+    text, _ = publish(MetricsOptions(("127.0.0.1", 0)), tmp_path / "run")
+    values = samples_of(text)
+    assert values["tfdist_images_per_second", "worker-0", ""] == 12.5
+    assert (values["tfdist_step", "worker-0", ""], values["tfdist_steps", "worker-0", ""]) == (5, 20)
+    assert values["tfdist_loss", "worker-0", ""] == 0.25
+    assert values["tfdist_cpu_seconds_total", "worker-0", ""] == 7.5
+    assert values["tfdist_resident_memory_bytes", "worker-0", ""] == 1000
+    assert values["tfdist_log_bytes", "worker-1", ""] == 5
+    assert (values["tfdist_restarts_total", "", ""], values["tfdist_stalls_total", "", ""]) == (1, 1)
+    assert values["tfdist_gpu_power_watts", "worker-0", "3"] == 300
+    assert values["tfdist_up", "worker-0", ""] == 1
+    assert 0 <= values["tfdist_step_age_seconds", "worker-0", ""] < 60
+    assert 'job="run"' in text
+
+
+def test_the_file_is_whole_and_written_at_the_end(tmp_path):
+    file = tmp_path / "tfdist.prom"
+    publish(MetricsOptions(file=file), tmp_path / "run")
+    assert samples_of(file.read_text())["tfdist_restarts_total", "", ""] == 1
+
+
+def test_a_file_that_cannot_be_written_is_a_note_and_not_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "INSPECT_S", 0.0)
+    folder = tmp_path / "gone"
+    _, notes = publish(MetricsOptions(file=folder / "x.prom"), tmp_path / "run")
+    assert len(notes) == 1
+    assert "the job continues" in notes[0]
+
+
+def test_a_port_in_use_is_one_sentence(tmp_path):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(TfdistError, match=r"--metrics 127\.0\.0\.1:.*in use"),
+    ):
+        publish(MetricsOptions(("127.0.0.1", taken.getsockname()[1])), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"), [(":9400", ("127.0.0.1", 9400)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:2", ("::1", 2))]
+)
+def test_addresses(text, address):
+    assert metrics_options(text, None) == MetricsOptions(address)
+
+
+@pytest.mark.parametrize("text", ["9400", "h:", "h:x", ":70000", ""])
+def test_wrong_addresses(text):
+    with pytest.raises(TfdistError, match=r"give \[HOST\]:PORT"):
+        metrics_options(text, None)
+
+
+def test_a_folder_that_does_not_exist():
+    with pytest.raises(TfdistError, match="there is no folder"):
+        metrics_options(None, Path("/no/such/x.prom"))
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
+    with pytest.raises(TfdistError, match=r"pip install 'tfdist\[metrics\]'"):
+        metrics_options(":9400", None)
+    assert metrics_options(None, None) == MetricsOptions()

@@ -1,0 +1,76 @@
+"""What is written fits docs/schemas/, which are those of the types."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from lab.schemas import FOLDER, schemas
+from tfdist.bench.report.build import make_report
+
+RESULTS = Path("bench_results")
+BENCHES = sorted(path.parent for path in RESULTS.glob("*/bench.json"))
+
+
+def check(name, value):
+    jsonschema.Draft202012Validator(schemas()[f"{name}.schema.json"]).validate(value)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_published_schemas_are_those_of_the_types():
+    """If not: python -m lab.schemas."""
+    assert {path.name: json.loads(path.read_text()) for path in FOLDER.glob("*.json")} == schemas()
+
+
+@pytest.mark.parametrize("name", list(schemas()))
+def test_they_are_schemas(name):
+    jsonschema.Draft202012Validator.check_schema(schemas()[name])
+
+
+@pytest.mark.parametrize("folder", BENCHES, ids=lambda path: path.name)
+def test_committed_benches_fit(folder):
+    for line in lines(folder / "turns.jsonl")[:20]:
+        check("turns", line)
+    for line in lines(folder / "records.jsonl")[:5]:
+        check("records", line)
+
+
+def test_a_report_fits():
+    check("report", json.loads(json.dumps(make_report(BENCHES[-1:]).to_json())))
+
+
+def test_other_values_do_not_fit():
+    line = lines(BENCHES[-1] / "turns.jsonl")[0]
+    for wrong in ({"format": 99}, {"round": "x"}, {"windows": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            check("turns", {**line, **wrong})
+
+
+@pytest.mark.slow
+def test_what_a_launch_writes_fits(tmp_path):
+    words = ["--preset", "smoke", "--model", "tiny", "--strategy", "multiworker", "--workers", "2", "--steps", "6"]
+    command = [
+        sys.executable,
+        "-m",
+        "tfdist.cli",
+        "launch",
+        *words,
+        "--checkpoint-every",
+        "3",
+        "--runs-dir",
+        str(tmp_path),
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    (run,) = tmp_path.iterdir()
+    check("outcome", json.loads((run / "outcome.json").read_text()))
+    check("records", json.loads((run / "records.jsonl").read_text()))
+    events = lines(run / "events.jsonl")
+    assert {"Started", "Event", "Exited"} <= {event["kind"] for event in events}
+    for event in events:
+        check("events", event)
