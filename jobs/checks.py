@@ -3,7 +3,7 @@
 Every check raises a TfdistError for the first problem.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -103,21 +103,6 @@ def check_gpus(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machi
         raise TfdistError(f"{option}: {why} {parts}; {fix}")
 
 
-INITIAL_SHARE = 0.1
-"""Share of the initial weights in the averages, above which a warning is printed."""
-
-
-def ema_warnings(spec: TrainingSpec) -> tuple[str, ...]:
-    """Averages that keep much of the initial weights, whose share in them is `decay ** steps`."""
-    initial = 0.0 if spec.ema is None else spec.ema**spec.steps
-    if initial <= INITIAL_SHARE or not spec.evaluate:
-        return ()
-    return (
-        f"--set ema={spec.ema:g}: after {counted(spec.steps, 'step')} the averages are {initial:.0%} initial weights, "
-        "so the accuracy will be too low; use a lower decay or more --steps",
-    )
-
-
 _MINIMUM = {
     "workers": 1, "ps": 0, "devices": 1, "cores_per_device": 1, "intra_op_threads": 1, "logical_gpus": 2, "packs": 1,
     "memory_limit_mb": 1, "bytes_per_pack": 1, "classes": 2, "batch_size": 1, "steps": 1, "epochs": 1,
@@ -147,10 +132,9 @@ def check(spec: TrainingSpec, chosen: Mapping[str, Any], machine: Machine) -> No
 def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machine) -> None:
     """The part of `check` that also applies to custom programs."""
     _check_minimums(choice)
-    if choice.timeout_collective_s is not None and not choice.timeout_collective_s > 0:
-        raise TfdistError(
-            f"--set timeout_collective={choice.timeout_collective_s:g}: must be positive; omit it for no limit"
-        )
+    timeout_s = choice.timeout_collective_s
+    if timeout_s is not None and not timeout_s > 0:
+        raise TfdistError(f"--set timeout_collective={timeout_s:g}: must be positive; omit it for no limit")
     parse_partitioner(choice.variable_partitioner)
     _check_options(choice, chosen)
     check_gpus(choice, chosen, machine)
@@ -211,25 +195,31 @@ def check_length(spec: TrainingSpec) -> None:
         )
 
 
-def strategy_warnings(choice: StrategyChoice, machine: Machine) -> tuple[str, ...]:
-    """What works but may surprise, for any program."""
-    if choice.logical_gpus is not None:
-        return (f"{choice.logical_gpus} logical GPUs share one card: do not infer scaling from this run",)
+INITIAL_SHARE = 0.1
+"""Share of the initial weights in the averages, above which a warning is printed."""
+
+
+def warnings_of(choice: StrategyChoice, machine: Machine) -> Iterator[str]:
+    """What works but may surprise, for any program or, with a TrainingSpec, for the built-in training."""
     cores = choice.replicas * (choice.cores_per_device or 0)
-    if machine.gpus or cores <= len(machine.cores):
-        return ()
-    each = counted(choice.cores_per_device or 0, "core")
-    return (
-        f"{choice.replicas} devices with {each} each share {len(machine.cores)} cores "
-        f"and slow each other down: do not infer scaling from this run",
-    )
-
-
-def training_warnings(spec: TrainingSpec, machine: Machine) -> tuple[str, ...]:
-    """What works but may surprise, for the built-in training."""
-    slow = "--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)"
-    applies = spec.xla and not machine.gpus and spec.model is Architecture.MOBILENET_V2
-    return (*strategy_warnings(spec, machine), *([slow] if applies else []), *ema_warnings(spec))
+    if choice.logical_gpus is not None:
+        yield f"{choice.logical_gpus} logical GPUs share one card: do not infer scaling from this run"
+    elif not machine.gpus and cores > len(machine.cores):
+        each = counted(choice.cores_per_device or 0, "core")
+        yield (
+            f"{choice.replicas} devices with {each} each share {len(machine.cores)} cores "
+            f"and slow each other down: do not infer scaling from this run"
+        )
+    if not isinstance(choice, TrainingSpec):
+        return
+    if choice.xla and not machine.gpus and choice.model is Architecture.MOBILENET_V2:
+        yield "--xla on a CPU is about 100 times slower for MobileNetV2 (its depthwise gradients)"
+    initial = 0.0 if choice.ema is None else choice.ema**choice.steps
+    if initial > INITIAL_SHARE and choice.evaluate:
+        yield (
+            f"--set ema={choice.ema:g}: after {counted(choice.steps, 'step')} the averages are {initial:.0%} initial "
+            "weights, so the accuracy will be too low; use a lower decay or more --steps"
+        )
 
 
 def _check_ranges(spec: TrainingSpec) -> None:

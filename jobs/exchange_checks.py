@@ -9,7 +9,7 @@ from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, gradient_dtype_refusal, refuse
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, Keras, Precision, StrategyName
+from tfdist.strategies.options import CrossDevice, GradientDtype, Keras, Precision, StrategyName
 
 
 def check_backup_workers(choice: StrategyChoice) -> None:
@@ -95,13 +95,9 @@ def check_exchange(spec: TrainingSpec) -> None:
 
 def uses_nccl(choice: StrategyChoice) -> bool:
     """Whether gradients may go over NCCL: chosen, or the default between whole GPUs."""
-    if Communication.NCCL is choice.communication or CrossDevice.NCCL is choice.cross_device:
-        return True
-    undecided = {
-        StrategyName.MIRRORED: choice.cross_device is CrossDevice.AUTO,
-        StrategyName.MULTI_WORKER: choice.communication is Communication.AUTO,
-    }
-    return choice.gpus and choice.logical_gpus is None and undecided.get(choice.strategy, False)
+    used = choice.cross_device if choice.strategy is StrategyName.MIRRORED else choice.communication
+    reduces = choice.strategy in (StrategyName.MIRRORED, StrategyName.MULTI_WORKER)
+    return used == "nccl" or (used == "auto" and reduces and choice.gpus and choice.logical_gpus is None)
 
 
 def check_precision(spec: TrainingSpec) -> None:

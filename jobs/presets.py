@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from tfdist.jobs.checks import check, check_length, check_strategy, strategy_warnings, training_warnings
+from tfdist.jobs.checks import check, check_length, check_strategy, warnings_of
 from tfdist.jobs.exchange_checks import check_program
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine
@@ -91,7 +91,7 @@ def resolve(
         spec = replace(spec, batch_size=share)
     spec, communication_notes = _with_communication(_with_data(spec, chosen, base), machine)
     notes = preset_notes + strategy_notes + communication_notes
-    return CompleteSpec(spec, notes, training_warnings(spec, machine))
+    return CompleteSpec(spec, notes, tuple(warnings_of(spec, machine)))
 
 
 def resolve_strategy(
@@ -114,10 +114,11 @@ def resolve_strategy(
     check_strategy(choice, chosen, machine)
     check_program(choice)
     choice, communication_notes = _with_communication(choice, machine)
-    return CompleteSpec(choice, notes + communication_notes, strategy_warnings(choice, machine))
+    return CompleteSpec(choice, notes + communication_notes, tuple(warnings_of(choice, machine)))
 
 
 _TYPES = field_types(TrainingSpec)
+_AT_RUN_TIME = "knows its number of replicas only at run time"
 
 
 def _typed(choices: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,10 +189,8 @@ def _with_communication(choice: Choice, machine: Machine) -> tuple[Choice, tuple
 
 def _check_exclusive(chosen: Mapping[str, Any]) -> None:
     if "global_batch_size" in chosen and not CATALOG[chosen["strategy"]].replicas_known:
-        raise TfdistError(
-            f"--global-batch-size {chosen['global_batch_size']}: {chosen['strategy']} knows its number of replicas "
-            "only at run time; use --batch-size, which is per replica"
-        )
+        option = f"--global-batch-size {chosen['global_batch_size']}"
+        raise TfdistError(f"{option}: {chosen['strategy']} {_AT_RUN_TIME}; use --batch-size, which is per replica")
     for pair in (("global_batch_size", "batch_size"), ("steps", "epochs")):
         if chosen.keys() >= set(pair):
             both = " and ".join(option_text(name, chosen[name]) for name in pair)
@@ -229,9 +228,7 @@ def _with_data(spec: TrainingSpec, chosen: Mapping[str, Any], base: TrainingSpec
     if data.train_examples is None:
         raise TfdistError(f"--epochs {spec.epochs}: {spec.dataset} data is endless; use --steps")
     if not CATALOG[spec.strategy].replicas_known:
-        raise TfdistError(
-            f"--epochs {spec.epochs}: {spec.strategy} knows its number of replicas only at run time; use --steps"
-        )
+        raise TfdistError(f"--epochs {spec.epochs}: {spec.strategy} {_AT_RUN_TIME}; use --steps")
     scheduled = 1 if spec.synchronous else spec.workers  # asynchronous: a step is one worker's batch
     spec = replace(spec, steps=spec.epochs * (data.train_examples // spec.global_batch_size) * scheduled)
     check_length(spec)

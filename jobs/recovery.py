@@ -223,15 +223,13 @@ def _check_same(spec: TrainingSpec, source: CheckpointSource, *, auto: bool) -> 
 
     With `auto`, whoever starts a job again need not know whether it was complete, so that is success.
     """
+    option, newest = source.option, source.newest
     different = () if source.spec is None else differences(source.spec.to_json(), spec)
     if different:
-        raise TfdistError(
-            f"{source.option}: was trained with {listed(different)}; omit what differs, or start a new run"
-        )
-    newest = source.newest
+        raise TfdistError(f"{option}: was trained with {listed(different)}; omit what differs, or start a new run")
     if newest is not None and newest.step >= spec.steps and (spec.examples is None or newest.examples >= spec.examples):
         raise TfdistError(
-            f"{source.option}: has trained {newest.step} of {spec.steps} steps; give more --steps, or write the model "
+            f"{option}: has trained {newest.step} of {spec.steps} steps; give more --steps, or write the model "
             "with 'tfdist export'",
             ExitCode.SUCCESS if auto else ExitCode.USAGE,
         )

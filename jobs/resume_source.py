@@ -144,11 +144,10 @@ def find_resumed(
         )
     if source.run is not None and source.run.command and not command:
         raise TfdistError(
-            f"{source.option}: that run was of your own program; give its command again: "
-            f"tfdist launch {source.option} -- COMMAND"
+            f"{option}: that run was of your own program; give its command again: tfdist launch {option} -- COMMAND"
         )
     if source.run is not None and command and not source.run.command:
-        raise TfdistError(f"{source.option}: that run was of the built-in training; omit the COMMAND")
+        raise TfdistError(f"{option}: that run was of the built-in training; omit the COMMAND")
     if not shared:
         _refuse_if_used(source.folder, runs_dir)
     if _is_elsewhere(source.folder, remote) or (auto and (shared or command)):
@@ -156,14 +155,14 @@ def find_resumed(
     if not command:
         listing = listing_of(source)
         if listing.newest is not None:
-            return CheckpointSource(source.option, source.folder, source.run, listing.newest)
+            return CheckpointSource(option, source.folder, source.run, listing.newest)
         if auto and not listing.problems:
             return None
         error = no_checkpoint(source, listing)
         raise error if auto else TfdistError(f"{error}; start the training again without --resume")
     folder = Path(source.folder)  # in which the program cannot have saved anything if it is empty
     if not folder.is_dir() or not any(folder.iterdir()):
-        raise TfdistError(f"{source.option}: {folder} holds no files; start the program again without --resume")
+        raise TfdistError(f"{option}: {folder} holds no files; start the program again without --resume")
     return source
 
 

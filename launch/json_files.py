@@ -34,9 +34,9 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def save_json(path: Path, data: Any, mode: int = 0o666) -> None:
+def save_json(path: Path, data: Any) -> None:
     """Replace a file by `data` as JSON, as `replace_file` does."""
-    replace_file(path, f"{dumps(data, indent=1)}\n".encode(), mode)
+    replace_file(path, f"{dumps(data, indent=1)}\n".encode())
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -156,8 +157,6 @@ def ranks_of(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord
 
 def _git_commit() -> str:
     """The commit of the working directory; empty outside a git repository."""
-    try:
-        git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return git.stdout.strip()
+    with suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.check_output(["git", "rev-parse", "HEAD"], stderr=subprocess.DEVNULL, text=True).strip()
+    return ""

@@ -85,9 +85,8 @@ class StrategyFacts:
             if row.class_name and not use.name.lstrip("_").startswith(row.class_name):
                 return refuted(f" but under {use.name}{use.line}", _FIX)
             if known and use.replicas != replicas:
-                return refuted(
-                    f": it trained {counted(use.replicas, 'replica')} in sync, not {replicas}{use.line}", _FIX
-                )
+                trained = counted(use.replicas, "replica")
+                return refuted(f": it trained {trained} in sync, not {replicas}{use.line}", _FIX)
         digests = list(self.first_batches.values())
         if row.class_name and len(set(digests)) < len(digests):
             return refuted(": its workers train on the same batches", _SHARD)

@@ -64,15 +64,12 @@ def window_step_ms(record: Record) -> tuple[float, ...]:
     return tuple(1000 * steps_of_all * _seconds(row) / row[0].steps for row in rows if row)
 
 
-_Rows = list[tuple[Window, ...]]
-
-
-def _same_windows(ranks: Sequence[RankRecord]) -> _Rows:
+def _same_windows(ranks: Sequence[RankRecord]) -> list[tuple[Window, ...]]:
     """Window k of every rank, for each k."""
     return list(zip(*(rank.windows for rank in ranks), strict=True))
 
 
-def _single_windows(ranks: Sequence[RankRecord]) -> _Rows:
+def _single_windows(ranks: Sequence[RankRecord]) -> list[tuple[Window, ...]]:
     """Each window that begins before the first rank is through, in the order of their ends."""
     end_s = _first_end_s(ranks)
     begun = [(end, window) for rank in ranks for begin, end, window in _timed(rank) if begin < end_s]

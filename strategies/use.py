@@ -43,8 +43,7 @@ def report_first_step(strategy: "tf.distribute.Strategy | None") -> None:
 
     def observed(original: Any) -> Any:
         def first(*args: Any, **kwargs: Any) -> Any:
-            if originals:
-                report(strategy, trains=True)
+            report(strategy, trains=True)
             while originals:
                 setattr(*originals.pop())
             return original(*args, **kwargs)

@@ -54,7 +54,7 @@ def test_other_values_do_not_fit():
 
 @pytest.mark.slow
 def test_what_a_launch_writes_fits(tmp_path):
-    words = ["--preset", "smoke", "--model", "tiny", "--strategy", "multiworker", "--workers", "2", "--steps", "6"]
+    words = ["--preset", "smoke", "--model", "tiny", "--strategy", "multiworker", "--workers", "2", "--steps", "20"]
     command = [
         sys.executable,
         "-m",

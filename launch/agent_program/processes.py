@@ -48,6 +48,7 @@ def _marked(mark: str) -> set[int]:
 
 
 def _signal(pid: int, number: int) -> None:
+    """Do nothing if it has ended, or runs as another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
@@ -202,9 +203,8 @@ def orphans(group: int | None = None) -> set[int]:
 
 def terminate(pid: int) -> None:
     """Send SIGTERM to a child that was not reaped."""
-    with contextlib.suppress(PermissionError):  # it runs as another user
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGCONT)  # else SIGTERM waits until somebody continues a process that was stopped
+    _signal(pid, signal.SIGTERM)
+    _signal(pid, signal.SIGCONT)  # else SIGTERM waits until somebody continues a process that was stopped
 
 
 def kill_groups(pids: Iterable[int]) -> None:

@@ -95,13 +95,12 @@ def _diagnosis(case: Case) -> tuple[Status, Diagnosis]:
         return Status.FAILED, diagnosis
     match case.stop_reason:
         case Interrupted(number, by):
-            code = ExitCode.INTERRUPTED if number == signal.SIGINT else exit_code(-number)
             reason = f"stopped by '{by}'" if by else f"interrupted by {signal_name(number)}"
             if any(case.exits[task].code == ExitCode.PREEMPTED for task in case.job.leading if task in case.exits):
                 step = case.history.saved_step
                 saved = "exited with code 42 (restart requested)" if step is None else f"saved step {step}"
                 return Status.INTERRUPTED, Diagnosis(f"{reason}: {saved}", ExitCode.PREEMPTED)
-            return Status.INTERRUPTED, Diagnosis(reason, code)
+            return Status.INTERRUPTED, Diagnosis(reason, exit_code(-number))
         case TimedOut(timeout_s):
             return Status.TIMEOUT, Diagnosis(f"stopped after --timeout {timeout_s:g} s", ExitCode.TIMEOUT)
         case StartTimedOut(timeout_s, tasks):

@@ -23,7 +23,6 @@ from tfdist.launch.agent_program.json_lines import LineReader, to_line
 from tfdist.launch.agent_program.probe import listen
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.inherit.table import split
 from tfdist.launch.redact import safe_text
 from tfdist.launch.typed_json import from_json, parse_json
 
@@ -90,16 +89,6 @@ class Rendezvous:
         every = self.cluster.addresses.items()
         tasks = {Task(role, index): each for role, addresses in every for index, each in enumerate(addresses)}
         return {task.name: each for task, each in tasks.items() if task != self.task and task.role != "evaluator"}
-
-    @cached_property
-    def hosts(self) -> Mapping[str, str]:
-        """The hosts of the other tasks, by name."""
-        return {name: split(address)[0] for name, address in self.peers.items()}
-
-    @property
-    def needed(self) -> bool:
-        """Whether there is anything to wait for. Nothing connects to an evaluator, and it connects to nothing."""
-        return bool(self.peers) and self.task.role != "evaluator"
 
 
 def parse(line: bytes) -> BarrierMessage:

@@ -75,14 +75,16 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
         TfdistError: the port of this task is in use (exit code 2), tasks are missing after `timeout_s` (75), or a
             signal came (128 and its number).
     """
-    if not rendezvous.needed:
+    if not rendezvous.peers or rendezvous.task.role == "evaluator":  # nothing connects to it, and it to nothing
         return
     wait, stop = _Wait(timeout_s, report), Event()
-    names, leads = NameSearch(rendezvous.hosts, stop), rendezvous.task == rendezvous.leader
+    names = NameSearch({name: split(address)[0] for name, address in rendezvous.peers.items()}, stop)
     with ExitStack() as stack:
         try:
             stack.enter_context(closing(reserve(rendezvous.port)))
-            gathering = stack.enter_context(closing(Gathering(rendezvous))) if leads else None
+            gathering = (
+                stack.enter_context(closing(Gathering(rendezvous))) if rendezvous.task == rendezvous.leader else None
+            )
         except OSError as error:
             raise TfdistError(
                 f"port {rendezvous.port} of {rendezvous.task.name} cannot be used ({error.strerror}): end the process "

@@ -66,9 +66,6 @@ def _differing(result: Array, repeated: Array) -> int:
     return sum(int(np.count_nonzero(part != expected[: len(part)])) for part in parts)
 
 
-_BROADCAST_GROUP = 1 << 20
-"""TensorFlow counts its own group keys up from 1."""
-
 Values = list[Any]
 """Tensors, each with a value per replica."""
 Operation = Callable[[Values], Values]
@@ -128,7 +125,7 @@ def _broadcast(ranks: "TaskRanks", case: SizeCase) -> Operation:
     strategy, copies = ranks.strategy, tf.distribute.ReductionToOneDevice()
     group = {
         "group_size": strategy.num_replicas_in_sync,
-        "group_key": _BROADCAST_GROUP,
+        "group_key": 1 << 20,  # TensorFlow counts its own up from 1
         "instance_key": 1 + len(ranks.samples),  # equal on all tasks
         "communication_hint": str(ranks.spec.communication),
     }

@@ -1,5 +1,6 @@
 """folder:PATH: one subfolder of images per class."""
 
+from functools import partial
 from pathlib import Path
 
 from tfdist.launch.errors import TfdistError
@@ -66,9 +67,4 @@ def examples(name: str, data_dir: str | None) -> Examples:
     def decode(path: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return decode_image(tf.io.read_file(path)), label
 
-    return Examples(
-        lambda: references(train),
-        lambda: references(test),  # on lines of their own, for AutoGraph
-        decode,
-        len(train),
-    )
+    return Examples(partial(references, train), partial(references, test), decode, len(train))

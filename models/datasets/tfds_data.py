@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +46,20 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _read(name: str, folder: Path) -> PreparedDataset:
     info, features = (_json(folder / file) for file in _METADATA)
+    option, parts = f"--dataset tfds:{name}", features.get("featuresDict", {}).get("features", {})
     if info.get("fileFormat", "") not in ("tfrecord", ""):  # an old dataset_info.json names none and means tfrecord
-        raise TfdistError(f"--dataset tfds:{name} is prepared as {info['fileFormat']}: prepare it as tfrecord")
+        raise TfdistError(f"{option} is prepared as {info['fileFormat']}: prepare it as tfrecord")
     sizes = {split["name"]: sum(map(int, split.get("shardLengths", ()))) for split in info.get("splits", ())}
     if "train" not in sizes:
-        raise TfdistError(f"--dataset tfds:{name} in {folder} has no train split: use another data set")
-    classes, train = _classes(name, features), sizes["train"]
+        raise TfdistError(f"{option} in {folder} has no train split: use another data set")
+    if "image" not in parts.get("image", {}) or "classLabel" not in parts.get("label", {}):
+        raise TfdistError(f"{option} has {', '.join(parts) or 'no features'}: use a data set with image and label")
+    classes, train = int(parts["label"]["classLabel"]["numClasses"]), sizes["train"]
     for split in ("test", "validation"):
         if sizes.get(split):
             return PreparedDataset(folder, "train", split, DataInfo(classes, train, sizes[split]))
     kept = train - train // HELD_OUT
     return PreparedDataset(folder, f"train[:{kept}]", f"train[{kept}:]", DataInfo(classes, kept, train - kept))
-
-
-def _classes(name: str, features: Mapping[str, Any]) -> int:
-    parts: Mapping[str, Any] = features.get("featuresDict", {}).get("features", {})
-    if "image" not in parts.get("image", {}) or "classLabel" not in parts.get("label", {}):
-        raise TfdistError(
-            f"--dataset tfds:{name} has {', '.join(parts) or 'no features'}: use a data set with image and label"
-        )
-    return int(parts["label"]["classLabel"]["numClasses"])
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -102,9 +96,7 @@ def examples(name: str, data_dir: str | None) -> Examples:
         dataset = builder.as_dataset(split=split, decoders=encoded, shuffle_files=False)
         return dataset.map(lambda example: (example["image"], example["label"]))
 
-    return Examples(
-        lambda: references(dataset.train),
-        lambda: references(dataset.test),
-        lambda image, label: (decode_image(image), label),
-        size,
-    )
+    def decode(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return decode_image(image), label
+
+    return Examples(partial(references, dataset.train), partial(references, dataset.test), decode, size)

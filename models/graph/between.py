@@ -68,9 +68,8 @@ def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
     with graph.as_default(), tf.device(sessions.device_of(task)):
         dealt = tickets.create(spec)
         with tf.device(dealt.device):
-            step, offset = (
-                placement.untracked(tf.zeros([], tf.int64), name) for name in ("global_step", "examples_offset")
-            )
+            step = placement.untracked(tf.zeros([], tf.int64), "global_step")
+            offset = placement.untracked(tf.zeros([], tf.int64), "examples_offset")
         with tf.variable_creator_scope(placement.placing(spec)):
             model = build_model(spec)
         batch = replica.placeholders(spec) if index is None else replica.inputs(spec, index)

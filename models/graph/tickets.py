@@ -80,9 +80,8 @@ def create(spec: TrainingSpec) -> Tickets:
     with tf.device(device):
         queue = _queue("tickets", [tf.int64])
         results = _queue("results", [tf.int64, tf.int64, tf.int64, tf.float32])
-        taken, ended = (
-            untracked(tf.zeros([spec.workers], tf.int64), name) for name in ("tickets_taken", "tickets_ended")
-        )
+        taken = untracked(tf.zeros([spec.workers], tf.int64), "tickets_taken")
+        ended = untracked(tf.zeros([spec.workers], tf.int64), "tickets_ended")
         count = tf.compat.v1.placeholder(tf.int32, ())
         issue = queue.enqueue_many([tf.zeros([count], tf.int64)])
         return Tickets(device, queue, results, taken, ended, count, issue, results.dequeue_many(count), results.size())

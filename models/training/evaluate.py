@@ -25,6 +25,7 @@ from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.moving_averages import build_plain, cut, load_weights
 from tfdist.models.training.store import GFiles
+from tfdist.models.training.task import warn
 from tfdist.strategies import devices
 from tfdist.strategies.choice import StrategyChoice
 
@@ -56,7 +57,7 @@ def follow(spec: TrainingSpec) -> None:
             accuracy = measure(f"{checkpointing.folder}/{manifest.name}")
         except OSError as error:
             if manifest in look().complete:  # otherwise it is older than those that are kept
-                _warn(f"checkpoint {manifest.name} cannot be read ({error}); it is not evaluated")
+                warn(f"checkpoint {manifest.name} cannot be read ({error}); it is not evaluated")
             events.emit("ready")
             continue
         events.emit("evaluation", step=manifest.step, accuracy=accuracy)
@@ -120,15 +121,11 @@ def _looks_into(folder: str) -> Callable[[], CheckpointList]:
             return list_checkpoints(folder, GFiles())
         except OSError as error:
             if not warned:
-                _warn(f"{folder} cannot be read ({error}); trying again every {POLL_S:g} s")
+                warn(f"{folder} cannot be read ({error}); trying again every {POLL_S:g} s")
             warned = True
             return CheckpointList((), {})
 
     return look
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(f"tfdist: warning: {text}\n")
 
 
 def _accuracy_of(spec: TrainingSpec) -> Callable[[str], float]:

@@ -1,6 +1,5 @@
 """Continuing at a checkpoint: which one, and reading it."""
 
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import StartPoint, TrainingContext
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.store import GFiles, check_writable
+from tfdist.models.training.task import warn
 
 
 def saves(job: TrainingContext) -> bool:
@@ -62,7 +62,7 @@ def _choose(spec: TrainingSpec, options: checkpoints.Checkpointing, resumes: boo
         why = "; ".join(problems) or "there is none"
         raise TfdistError(f"{options.folder}: no checkpoint can be used ({why}); start again in another folder")
     for problem in problems:
-        sys.stderr.write(f"tfdist: warning: {options.folder}: {problem}; continuing from an older checkpoint\n")
+        warn(f"{options.folder}: {problem}; continuing from an older checkpoint")
     return manifest
 
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from threading import Thread
@@ -17,7 +16,7 @@ from tfdist.models.training.agreement import make_sum, wait_before_exit
 from tfdist.models.training.context import TrainingContext, TrainingState
 from tfdist.models.training.restore import io_options, saves
 from tfdist.models.training.store import MEMORY, drop_snapshot, mark_final, store
-from tfdist.models.training.task import leave
+from tfdist.models.training.task import leave, warn
 from tfdist.strategies.catalog import CATALOG
 
 CHECK_S = 1.0
@@ -127,8 +126,7 @@ class Saver:
             drop_snapshot()
             return
         attempt = int(os.environ.get("TFDIST_ATTEMPT", "0"))
-        examples = self._job.examples_at(step)
-        manifest = Manifest(step, examples, self._job.spec.to_json(), {}, attempt, final)
+        manifest = Manifest(step, self._job.examples_at(step), self._job.spec.to_json(), {}, attempt, final)
         self._storing = Thread(target=self._store, args=(manifest, started_at), daemon=True)
         self._storing.start()
 
@@ -145,9 +143,7 @@ class Saver:
         except OSError as error:
             self._failure = str(error)
             last = "there is none yet" if self._last_step is None else f"the last one is of step {self._last_step}"
-            sys.stderr.write(
-                f"tfdist: warning: the checkpoint of step {step} could not be saved in {folder} ({error}); {last}\n"
-            )
+            warn(f"the checkpoint of step {step} could not be saved in {folder} ({error}); {last}")
         else:
             self._last_step = step
             path, seconds = f"{folder}/{manifest.name}", round(time.perf_counter() - started_at, 3)

@@ -32,9 +32,8 @@ def stamp(after: Sequence[tf.Tensor], gpus: bool) -> tf.Tensor:
 def busy_wait(seconds: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
     """Occupies a core of the current device's host until `seconds` after `start`; returns the time at its end."""
     until = start + seconds
-    return out_of_order(
-        tf.while_loop(lambda now: now < until, lambda now: (tf.timestamp(),), (start,), parallel_iterations=1)[0]
-    )
+    end = tf.while_loop(lambda now: now < until, lambda now: (tf.timestamp(),), (start,), parallel_iterations=1)
+    return out_of_order(end[0])
 
 
 def out_of_order(tensor: tf.Tensor) -> tf.Tensor:

@@ -117,6 +117,11 @@ def _hidden(*packages: str) -> Iterator[None]:
             del sys.modules[package]
 
 
+def warn(text: str) -> None:
+    """Print a warning for the user into the task's log."""
+    sys.stderr.write(f"tfdist: warning: {text}\n")
+
+
 def leave(code: int) -> NoReturn:
     """End the process without TensorFlow's clean-up, which takes seconds of every run and sometimes a minute."""
     sys.stdout.flush()

@@ -38,6 +38,10 @@ def test_a_single_slow_link_is_named():
     assert rows == {"h1 - h2": "all-reduce 12 MB/s: each of the two reaches 400 MB/s with another host"}
 
 
+def test_a_link_is_not_blamed_for_a_host_that_computes_slowly():
+    assert slow_rows((100, 41, 105), (0.012, 0.4, 0.012)).keys() == {"h2"}
+
+
 def test_gpus_that_are_slowed_down_are_named():
     (first, second) = rows_of(BurnResult({H1: 100.0, H2: 100.0}, {H2: "heat (hardware)"}))
     assert (first.verdict, second.text) == ("ok", "100 images/s; GPUs slowed down: heat (hardware)")

@@ -11,8 +11,7 @@ from tfdist.jobs.checks import (
     check_step_times,
     check_straggler,
     check_strategy,
-    ema_warnings,
-    training_warnings,
+    warnings_of,
 )
 from tfdist.jobs.presets import resolve
 from tfdist.launch.errors import TfdistError
@@ -73,11 +72,10 @@ def test_a_decay_outside_of_0_to_1_is_refused(decay):
 
 def test_a_training_that_is_too_short_for_its_averages_gets_a_warning():
     check(TrainingSpec(ema=0.999), {}, CPU)
-    (text,) = ema_warnings(TrainingSpec(ema=0.999, steps=500, evaluate=True))
+    (text,) = warnings_of(TrainingSpec(ema=0.999, steps=500, evaluate=True), CPU)
     assert text.startswith("--set ema=0.999: after 500 steps the averages are 61% initial weights")
-    assert ema_warnings(TrainingSpec(ema=0.999, steps=5000, evaluate=True)) == ()
-    assert ema_warnings(TrainingSpec(ema=0.999, steps=500)) == ()
-    assert ema_warnings(TrainingSpec(steps=5, evaluate=True)) == ()
+    for good in ({"ema": 0.999, "steps": 5000, "evaluate": True}, {"ema": 0.999}, {"steps": 5, "evaluate": True}):
+        assert list(warnings_of(TrainingSpec(**good), CPU)) == []
 
 
 def test_alpha_scales_the_tiny_model_too():
@@ -123,8 +121,7 @@ def test_an_invalid_partitioner_is_refused():
 
 @pytest.mark.parametrize(("model", "count"), [(Architecture.MOBILENET_V2, 1), (Architecture.TINY, 0)])
 def test_only_the_depthwise_model_warns_about_xla_on_a_cpu(model, count):
-    warnings = training_warnings(TrainingSpec(model=model, xla=True), CPU)
-    assert len(warnings) == count
+    assert len(list(warnings_of(TrainingSpec(model=model, xla=True), CPU))) == count
 
 
 def refused(spec: TrainingSpec) -> str:
