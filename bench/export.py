@@ -50,11 +50,15 @@ def exported(figures: Iterable[ExportedFigure], form: ExportFormat) -> Any:
             limits = {"lower_value": each.interval.low, "upper_value": each.interval.high} if each.interval else {}
             arms.setdefault(each.arm, {})[each.measure] = {"value": each.value, **limits}
         return arms
-    return [
-        {"name": each.name, "unit": each.unit, "value": each.value}
-        | ({"range": f"{each.interval.low:.4g} to {each.interval.high:.4g}"} if each.interval else {})
-        for each in figures
-    ]
+    return [{"name": each.name, "unit": each.unit, "value": each.value} | _range(each) for each in figures]
+
+
+def _range(figure: ExportedFigure) -> dict[str, str]:
+    """The interval, as the dashboard draws and shows it."""
+    if figure.interval is None:
+        return {}
+    half = max(figure.value - figure.interval.low, figure.interval.high - figure.value)
+    return {"range": f"± {half:.4g}", "extra": f"{figure.interval.low:.4g} to {figure.interval.high:.4g}"}
 
 
 def figures_of(report: "Report") -> Iterator[ExportedFigure]:

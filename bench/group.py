@@ -15,6 +15,7 @@ from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.turns import END, Memory, Parked, plan_turn, plan_warmup
+from tfdist.jobs.launch_plan import why_not_traced
 from tfdist.jobs.plan import task_count
 from tfdist.launch.agents.inbox import Interrupted, Message, Note
 from tfdist.launch.agents.messages import Event
@@ -292,12 +293,8 @@ def plan_traces(root: Path, arms: Arms) -> Traces:
     Raises:
         TfdistError: no arm can be traced.
     """
-    reasons = {}
-    for arm in arms.specs:
-        if arm in arms.commands:
-            reasons[arm] = "it runs your own program, which can call tf.profiler.experimental itself"
-        elif not all(host.local for host in arms.machines[arm]):
-            reasons[arm] = "its tasks would write it on other hosts"
+    found = {arm: why_not_traced(own=arm in arms.commands, hosts=arms.machines[arm]) for arm in arms.specs}
+    reasons = {arm: reason for arm, reason in found.items() if reason}
     if len(reasons) == len(arms.specs):
         reason = next(iter(reasons.values()), "no arm can run here")
         raise TfdistError(f"--trace: {reason}; omit --trace")

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -10,23 +10,13 @@ from tfdist.bench.compare.gate import parse_share
 from tfdist.bench.predict.prediction import PredictionOptions
 from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.bench.predict.section import REFERENCES, prediction_section
-from tfdist.bench.report.section import Page, Section
+from tfdist.bench.report.section import Page
 from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import argument
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_bandwidth, parse_counts, parse_seconds, parse_size
-
-
-def _show(section: Section, stream: TextIO, *, verbose: bool) -> None:
-    """Show the points of each arm, the answers and the notes; `verbose`: also the sources of published figures."""
-    console = PlainConsole(stream)
-    show_rows(console, section.tables[0].rows, ("arm", "devices", "images/s", "efficiency", "note"))
-    for text in section.answer:
-        console.print(text)
-    for note in section.notes[: None if verbose else -len(REFERENCES)]:
-        console.print(note, style="dim")
 
 
 def predict(
@@ -91,7 +81,12 @@ def predict(
     )
     prediction = predict_folder(bench, collectives, options)
     section = prediction_section(prediction)
-    _show(section, sys.stderr if json else sys.stdout, verbose=verbose)
+    console = PlainConsole(sys.stderr if json else sys.stdout)
+    show_rows(console, section.tables[0].rows, ("arm", "devices", "images/s", "efficiency", "note"))
+    for text in section.answer:
+        console.print(text)
+    for note in section.notes[: None if verbose else -len(REFERENCES)]:
+        console.print(note, style="dim")
     if out:
         page = Page("Prediction", section.answer, (section,), commands=prediction.commands)
         typer.echo(f"\nreport: {write_page(page, out)}", err=json)

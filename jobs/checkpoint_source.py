@@ -71,8 +71,7 @@ class CheckpointSource:
     @property
     def checkpointing(self) -> Checkpointing:
         """How the checkpoints were saved, as far as it is known."""
-        saved = self.run and self.run.checkpointing
-        return saved or Checkpointing(self.folder)
+        return (self.run and self.run.checkpointing) or Checkpointing(self.folder)
 
 
 def find_source(text: str, runs_dir: Path, option: str) -> CheckpointSource:

@@ -231,10 +231,9 @@ def _check_ranges(spec: TrainingSpec) -> None:
         raise TfdistError(f"--set bn_momentum={spec.bn_momentum:g}: must be at least 0 and less than 1")
     if not spec.learning_rate > 0:
         raise TfdistError(f"--set learning_rate={spec.learning_rate:g}: must be positive")
-    if spec.ema is not None and not 0.0 < spec.ema < 1.0:
-        raise TfdistError(
-            f"--set ema={spec.ema:g}: must be more than 0 and less than 1, as 0.999; omit it to keep no averages"
-        )
+    ema, limits = spec.ema, "must be more than 0 and less than 1, as 0.999"
+    if ema is not None and not 0.0 < ema < 1.0:
+        raise TfdistError(f"--set ema={ema:g}: {limits}; omit it to keep no averages")
 
 
 def _check_minimums(choice: StrategyChoice) -> None:

@@ -26,12 +26,7 @@ def shape_of(choice: StrategyChoice, base_port: int | None = None, *, evaluator:
     counts = {"one": 1, "workers": choice.workers, "ps": choice.ps}
     roles = {
         role.name: RoleShape(
-            counts[role.count],
-            role.computes,
-            not role.serves,
-            role.serves,
-            role.restarts,
-            needs_checkpoints=not role.serves,
+            counts[role.count], role.computes, role.leads, role.serves, role.restarts, needs_checkpoints=role.leads
         )
         for role in strategy.roles
     }

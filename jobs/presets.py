@@ -90,8 +90,7 @@ def resolve(
             raise TfdistError(f"--global-batch-size {batch}: not divisible by {replicas} replicas; use {nearest}")
         spec = replace(spec, batch_size=share)
     spec, communication_notes = _with_communication(_with_data(spec, chosen, base), machine)
-    notes = preset_notes + strategy_notes + communication_notes
-    return CompleteSpec(spec, notes, tuple(warnings_of(spec, machine)))
+    return CompleteSpec(spec, preset_notes + strategy_notes + communication_notes, tuple(warnings_of(spec, machine)))
 
 
 def resolve_strategy(

@@ -70,12 +70,17 @@ class Role:
     computes: bool = True
     """Its tasks have devices."""
     serves: bool = False
-    """Its tasks run a TensorFlow server for the leading ones, and no program unless they are clients. The job ends when
-    all tasks of the other roles, which lead, have exited with code 0: without them, but they must not end before it."""
+    """Its tasks run a TensorFlow server for the leading ones, and no program unless they are clients. The job ends
+    without them, but they must not end before it."""
     client: bool = False
     """It serves the leading tasks by training: its tasks run the program too, with a graph of their own."""
     restarts: tuple[str, ...] | None = ()
     """The roles whose tasks are all restarted when one of this role fails; empty: that task alone; None: no restart."""
+
+    @property
+    def leads(self) -> bool:
+        """The job ends when all tasks of its leading roles have exited with code 0."""
+        return not self.serves
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ class Strategy:
     def leader(self) -> str | None:
         """The role whose task the others serve; None: no task serves."""
         serving = any(role.serves for role in self.roles)
-        return next(role.name for role in self.roles if not role.serves) if serving else None
+        return next(role.name for role in self.roles if role.leads) if serving else None
 
 
 _ALL = ("chief", "worker", "ps")

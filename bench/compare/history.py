@@ -44,11 +44,6 @@ class BenchPoint:
     other_machine: bool
     """Whether that one was of another machine."""
 
-    @property
-    def arm(self) -> str:
-        """Its name in the suite."""
-        return self.row.arm
-
 
 @dataclass(frozen=True)
 class BenchHistory:
@@ -60,7 +55,7 @@ class BenchHistory:
     @property
     def arms(self) -> tuple[str, ...]:
         """Names of the arms, in the order of their first bench."""
-        return tuple(dict.fromkeys(point.arm for point in self.points))
+        return tuple(dict.fromkeys(point.row.arm for point in self.points))
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -150,7 +145,7 @@ def values_of(point: BenchPoint) -> dict[str, Any]:
         "commit": point.bench.commit,
         "tensorflow": point.bench.tensorflow,
         "machine": point.bench.machine,
-        "arm": point.arm,
+        "arm": row.arm,
         "images_per_s": row.images_per_s,
         **ends("images_per_s", row.spread),
         "speed_up": over.ratio if over else None,

@@ -55,7 +55,8 @@ HISTORY_COLUMNS = (
 
 def history_table(history: BenchHistory) -> Table:
     """A row for each arm of each bench: arm by arm, each in order of time."""
-    points = sorted(history.points, key=lambda point: history.arms.index(point.arm))
+    arms = history.arms
+    points = sorted(history.points, key=lambda point: arms.index(point.row.arm))
     return Table("history", "Every arm in order of time", pd.DataFrame(map(values_of, points)), HISTORY_COLUMNS)
 
 
@@ -69,7 +70,7 @@ def _answers(history: BenchHistory) -> Iterator[str]:
         commit = f" (commit {point.bench.commit[:9]})" if point.bench.commit else ""
         options = f", with {'; '.join(change.options)}" if change.options else ""
         yield (
-            f"{point.arm} became {found.verdict} in {point.bench.name}{commit}: {found.ratio:.2f} times"
+            f"{point.row.arm} became {found.verdict} in {point.bench.name}{commit}: {found.ratio:.2f} times"
             f"{between(found.interval, '.2f')}{options}."
         )
     if not history.decided:

@@ -7,6 +7,7 @@ from math import ceil
 from pathlib import Path
 
 from tfdist.bench.suites.arm import Arm
+from tfdist.bench.suites.command import check_imports
 from tfdist.jobs.plan import shape_of_command
 from tfdist.jobs.presets import CompleteSpec, resolve, resolve_strategy
 from tfdist.launch.errors import MissingHardwareError, TfdistError
@@ -96,7 +97,7 @@ def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> CompleteSpec[Stra
     if not arm.command:
         built_in = resolve(arm.choices, machine, preset)
         return CompleteSpec(built_in.spec, built_in.notes, built_in.warnings)
-    program_of(arm.command, {}, hosts)
+    check_imports(program_of(arm.command, {}, hosts), hosts)
     # a core for each device, as in the built-in training: else arms of one device would use all cores
     pins = CATALOG[arm.choices["strategy"]].pins_cores and not machine.gpus
     resolved = resolve_strategy({**({"cores_per_device": 1} if pins else {}), **arm.choices}, machine)

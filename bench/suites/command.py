@@ -11,8 +11,9 @@ from pathlib import Path
 from tfdist.bench.suites.arm import STRATEGY_KEYS, Arm, refuse_training
 from tfdist.bench.suites.suite import Suite
 from tfdist.jobs.exchange_checks import check_program
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.job import Program
+from tfdist.launch.machine import Machines
 from tfdist.launch.redact import REDACTED
 from tfdist.launch.text import shortened
 from tfdist.strategies.choice import StrategyChoice
@@ -110,6 +111,26 @@ def check_measures(program: Program) -> None:
     if files:
         fix = "call tfdist.measure.steps() or pass tfdist.measure.Callback() to fit, as docs/convert.md shows"
         raise TfdistError(f"{shortened(map(str, files))}: no step would be measured: {fix}")
+
+
+def check_imports(program: Program, machines: Machines) -> None:
+    """Refuse a script that imports a package at its start which the Python of this machine does not have.
+
+    Raises:
+        MissingHardwareError: it does; an arm that cannot run here.
+    """
+    script = next((word for word in program.argv if word.endswith(".py")), "")
+    if not program.python or not script or any(not host.local or host.python for host in machines):
+        return
+    try:
+        nodes = ast.parse(Path(script).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    for top in dict.fromkeys(name.partition(".")[0] for name in names):
+        if not any(_files(Path(script).parent, top)) and top not in sys.stdlib_module_names and find_spec(top) is None:
+            raise MissingHardwareError(f"{script} imports {top}, which is not installed: pip install {top}")
 
 
 def _files(folder: Path, module: str) -> Iterator[Path]:

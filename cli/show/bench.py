@@ -1,6 +1,5 @@
 """Prints a bench before it runs: its suite, its turns, and what cannot run."""
 
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TextIO
@@ -9,6 +8,7 @@ import typer
 
 from tfdist.bench.ceiling import exchange_of, network_limit
 from tfdist.bench.session import Session
+from tfdist.cli.show.outcome import traces_line
 from tfdist.launch.doctor.preflight import Links, slowest
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
@@ -60,8 +60,7 @@ def show_traces(session: Session, stream: TextIO) -> None:
     """Say where the traces are, if there are any, and what reads them."""
     folder = session.root / "traces"
     if folder.is_dir():
-        command = shlex.join(["tensorboard", "--logdir", str(folder)])
-        typer.echo(f"traces: {command} (with tensorboard-plugin-profile)", file=stream)
+        typer.echo(traces_line(folder), file=stream)
 
 
 def show_plan(session: Session, json: bool) -> None:

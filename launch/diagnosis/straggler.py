@@ -81,22 +81,17 @@ class StragglerReport:
     host: str
     since: float
     until: float
-    cause: str
-    """In words; what was seen most recently."""
+    sentence: str
+    """The task, what it did to the others, and why, as seen most recently."""
     figures: Mapping[str, float]
     """Those of `Straggler` that are known."""
 
-    @property
-    def sentence(self) -> str:
-        """The task, what it did to the others, and why."""
-        figures: dict[str, Any] = dict(self.figures)
-        return f"{self.task} on {self.host} {Straggler(self.task, **figures).sentence}; {self.cause}"
 
-
-def figures(slow: Straggler) -> dict[str, float]:
-    """The known figures, rounded, for JSON."""
+def report_of(slow: Straggler, host: str, cause: str, since: float, until: float) -> StragglerReport:
+    """What is said and kept of a worker on this host, with its cause in words."""
     values = {name: value for name, value in asdict(slow).items() if isinstance(value, float)}
-    return {name: round(value, 4) for name, value in values.items() if value}
+    figures = {name: round(value, 4) for name, value in values.items() if value}
+    return StragglerReport(slow.task, host, since, until, f"{slow.task} on {host} {slow.sentence}; {cause}", figures)
 
 
 _Sums = partial(defaultdict[str, float], float)

@@ -77,14 +77,12 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
     """
     if not rendezvous.peers or rendezvous.task.role == "evaluator":  # nothing connects to it, and it to nothing
         return
-    wait, stop = _Wait(timeout_s, report), Event()
+    wait, stop, leads = _Wait(timeout_s, report), Event(), rendezvous.task == rendezvous.leader
     names = NameSearch({name: split(address)[0] for name, address in rendezvous.peers.items()}, stop)
     with ExitStack() as stack:
         try:
             stack.enter_context(closing(reserve(rendezvous.port)))
-            gathering = (
-                stack.enter_context(closing(Gathering(rendezvous))) if rendezvous.task == rendezvous.leader else None
-            )
+            gathering = stack.enter_context(closing(Gathering(rendezvous))) if leads else None
         except OSError as error:
             raise TfdistError(
                 f"port {rendezvous.port} of {rendezvous.task.name} cannot be used ({error.strerror}): end the process "

@@ -12,9 +12,9 @@ from tfdist.launch.diagnosis.straggler import (
     StragglerReport,
     WorkerSteps,
     cause,
-    figures,
     gpus_of,
     rates_between,
+    report_of,
 )
 from tfdist.launch.job import Job
 from tfdist.launch.supervision.task_group import TaskGroup
@@ -108,7 +108,7 @@ class StragglerWatch:
         host, time = self.tasks.channels[slow.task].host.name, event_time()
         if is_new:
             self._reported, self._reported_since, self.printed_at = (slow.task, kind), self._suspected_at, now
-        current = StragglerReport(slow.task, host, time - (now - self._reported_since), time, text, figures(slow))
+        current = report_of(slow, host, text, time - (now - self._reported_since), time)
         if is_new:
             self.reports.append(current)
             self.tasks.note(current.sentence)

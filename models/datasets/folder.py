@@ -28,12 +28,10 @@ def split(folder: Path) -> tuple[Labelled, Labelled]:
     Raises:
         TfdistError: see `describe`.
     """
-    classes = _classes(folder)
+    classes, endings = _classes(folder), ", ".join(_SUFFIXES)
     images = [(str(path), index) for index, name in enumerate(classes) for path in _images(folder / name)]
     if len(images) < HELD_OUT:
-        raise TfdistError(
-            f"--dataset folder:{folder} has {len(images)} images ({', '.join(_SUFFIXES)}): use at least {HELD_OUT}"
-        )
+        raise TfdistError(f"--dataset folder:{folder} has {len(images)} images ({endings}): use at least {HELD_OUT}")
     return (
         [item for position, item in enumerate(images) if position % HELD_OUT != HELD_OUT - 1],
         images[HELD_OUT - 1 :: HELD_OUT],

@@ -129,7 +129,6 @@ def prepare(job: TrainingContext) -> tuple[ChiefLoop, Callable[[], TrainingState
         updates = ours.download(session, built.variables)
         if updates < loop.steps or (spec.synchronous and updates != loop.steps):
             raise TfdistError(f"{updates} updates were applied in {loop.steps} steps", ExitCode.FAILED)
-        examples = job.examples_at(loop.steps)
-        return TrainingState(ours.model, ours.optimizer, examples, updates, session, ours.averages)
+        return TrainingState(ours.model, ours.optimizer, job.examples_at(loop.steps), updates, session, ours.averages)
 
     return loop, trained

@@ -82,8 +82,7 @@ class SyncSteps:
         ahead = log.at_edge is None
         if ahead:
             self._deal(before + sum(sizes) + after)
-        run = partial(self._run, dealt=ahead)
-        train_windows(run, self.spec.global_batch_size, sizes, log, before, after)
+        train_windows(partial(self._run, dealt=ahead), self.spec.global_batch_size, sizes, log, before, after)
         if self.spec.backup_workers and events.in_turns():
             self._take(self.dealt)  # those whose gradients came too late must not disturb another turn
 

@@ -94,11 +94,10 @@ class Copies:
             step: number of updates so far.
             others: the other variables of the graph, each with a value.
         """
-        slots = self.optimizer.get_weights()[1:]  # the first one is the number of updates
         averages = [] if self.averages is None else [average.numpy() for average in self.averages.averages]
         values = (
             *_pairs(variables.weights, self.model.get_weights()),
-            *_pairs(variables.slots, slots),
+            *_pairs(variables.slots, self.optimizer.get_weights()[1:]),  # the first one is the number of updates
             *_pairs(variables.averages, averages),
             *((power, base ** (step + 1)) for power, base in variables.powers),
             (variables.step, step),

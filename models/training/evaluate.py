@@ -87,17 +87,14 @@ def new_checkpoints(
         oldest = min(new, key=lambda manifest: manifest.step)
         seen.add(_identity(oldest))
         yield oldest
-        if oldest.final and (_identity(oldest) not in before or _is_complete(oldest, spec)):
+        complete = oldest.step >= spec.steps if spec.examples is None else oldest.examples >= spec.examples
+        if oldest.final and (_identity(oldest) not in before or complete):
             return
 
 
 def _identity(manifest: Manifest) -> tuple[int, int]:
     # after a restart, a step may be saved again
     return manifest.step, manifest.attempt
-
-
-def _is_complete(manifest: Manifest, spec: TrainingSpec) -> bool:
-    return manifest.step >= spec.steps if spec.examples is None else manifest.examples >= spec.examples
 
 
 def lower_priority() -> None:

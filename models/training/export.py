@@ -61,10 +61,9 @@ def _moved_into_place(target: str) -> Iterator[str]:
 
     from tfdist.models.training.store import remove
 
-    name = target.rstrip("/").rpartition("/")[2]
-    folder = target.rstrip("/").removesuffix(name)
-    temporary = f"{folder}.{uuid4().hex[:8]}-{name}"
-    tf.io.gfile.makedirs(folder or ".")
+    folder, slash, name = target.rstrip("/").rpartition("/")
+    temporary = f"{folder}{slash}.{uuid4().hex[:8]}-{name}"
+    tf.io.gfile.makedirs(f"{folder}{slash}" or ".")
     try:
         yield temporary
         tf.io.gfile.rename(temporary, target)

@@ -92,7 +92,8 @@ class StepTimes:
         self.steps = deque(steps[-1:], self.steps.maxlen)  # the next window starts at its end
         every, numbers = sampled(step, min(count, len(steps) - 1))
         times: dict[str, list[float]] = {"own_ms": [], "input_ms": []}
-        for number in numbers:
+        # what happens between two windows, as a checkpoint, would count to the first step
+        for number in [number for number in numbers if number > step - count + 1] or numbers:
             index = len(steps) - 1 - (step - number)
             for name, stamps in (("own_ms", steps[index].ready), ("input_ms", steps[index].begun)):
                 if stamps:

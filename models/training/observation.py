@@ -92,8 +92,7 @@ def peak_gpu_memory(devices: Sequence[str]) -> tuple[int, ...]:
     """
     import tensorflow as tf
 
-    gpus = [device for device in devices if "GPU" in device]
-    return tuple(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus)
+    return tuple(tf.config.experimental.get_memory_info(device)["peak"] for device in devices if "GPU" in device)
 
 
 def process(keras: Keras, devices: Sequence[str] = ()) -> dict[str, Any]:

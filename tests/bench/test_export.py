@@ -31,7 +31,13 @@ def test_github_has_an_entry_for_each_figure_with_a_name_of_its_own() -> None:
         ("two", "images/s"),
         ("one: ratio", "times the base"),
     ]
-    assert found[-1] == {"name": "one: ratio", "unit": "times the base", "value": 0.9, "range": "0.85 to 0.95"}
+    assert found[-1] == {
+        "name": "one: ratio",
+        "unit": "times the base",
+        "value": 0.9,
+        "range": "± 0.05",
+        "extra": "0.85 to 0.95",
+    }
     assert "range" not in found[1]
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.bench.suites.command import check_complete, check_measures, with_command
+from tfdist.bench.suites.command import check_complete, check_imports, check_measures, with_command
 from tfdist.bench.suites.suite import load_suite, parse_suite
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.job import program_of
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.strategies.options import StrategyName
@@ -129,3 +129,30 @@ def test_programs_that_cannot_be_read_pass(command: tuple[str, ...]) -> None:
 def test_the_examples_pass(example: str) -> None:
     path = Path(__file__).parents[3] / "examples" / f"{example}.py"
     check_measures(program_of(("python", str(path)), {}, MACHINES))
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("import tfdist.measure, no_such_package.part", "no_such_package"),
+        ("from no_such_package import x", "no_such_package"),
+        ("try:\n    import no_such_package\nexcept ImportError:\n    pass", ""),
+        ("import os, numpy, beside", ""),
+        ("from . import beside", ""),
+        ("import (", ""),
+    ],
+)
+def test_a_script_that_imports_what_is_not_installed_is_refused_with_the_pip_command(
+    text: str, missing: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "beside.py").touch()
+    machines = local_machines(Machine((0,), ()))
+    program = program_of(("python", str(tmp_path / "train.py")), {}, machines)
+    if missing:
+        with pytest.raises(
+            MissingHardwareError, match=f"imports {missing}, which is not installed: pip install {missing}"
+        ):
+            check_imports(program, machines)
+    else:
+        check_imports(program, machines)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.launch.diagnosis.straggler import Straggler, StragglerReport, WorkerSteps, cause, figures, rates_between
+from tfdist.launch.diagnosis.straggler import Straggler, WorkerSteps, cause, rates_between, report_of
 from tfdist.models.training.windows import SAMPLES, sampled
 
 WORKERS = tuple(f"worker-{index}" for index in range(4))
@@ -190,11 +190,7 @@ def test_a_gpu_that_is_slowed_down_is_named_first():
     assert cause(SLOW, {}, "heat (hardware)") == ("gpu", "its GPU is slowed down: heat (hardware)")
 
 
-def test_what_is_kept_can_be_said_again():
-    kept = StragglerReport("worker-1", "h2", 0.0, 60.0, "its input takes 31 of 48 ms", figures(SLOW))
+def test_what_is_kept_has_the_sentence_and_the_known_figures():
+    kept = report_of(SLOW, "h2", "its input takes 31 of 48 ms", 0.0, 60.0)
     assert kept.sentence == f"worker-1 on h2 {SLOW.sentence}; its input takes 31 of 48 ms"
-    slow = Straggler("worker-1", updates=0.4, staleness=2.0)
-    assert (
-        StragglerReport("worker-1", "h2", 0.0, 60.0, "x", figures(slow)).sentence
-        == f"worker-1 on h2 {slow.sentence}; x"
-    )
+    assert kept.figures == {"last": 0.9, "waits": 0.2, "step_ms": 48.0, "own_ms": 40.0, "others_ms": 20.0}

@@ -48,4 +48,3 @@ def test_the_peers_of_a_task_are_all_others_but_evaluators():
     cluster = Cluster({"worker": ("a:1", "b:1", "a:2", "[fd00::1]:1"), "ps": ("a:3",), "evaluator": ("e:1",)})
     rendezvous = Rendezvous(cluster, Task("worker", 1))
     assert rendezvous.peers == {"worker-0": "a:1", "worker-2": "a:2", "worker-3": "[fd00::1]:1", "ps-0": "a:3"}
-    assert rendezvous.hosts == {"worker-0": "a", "worker-2": "a", "worker-3": "fd00::1", "ps-0": "a"}

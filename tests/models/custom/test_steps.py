@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from functools import partial
 from itertools import islice
 
@@ -84,6 +85,29 @@ def test_a_program_that_continues_reports_the_steps_of_the_whole_training(launch
     steps = [event["step"] for event in events() if event["event"] == "step"]
     assert steps[0] == 101
     assert steps == sorted(set(steps))
+
+
+def test_a_worker_reports_how_long_it_waited_for_its_batches(launched):
+    config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
+    events = launched(None, TF_CONFIG=json.dumps(config))
+
+    class Slow:
+        def __iter__(self):
+            for number in range(30):
+                time.sleep(0.003)
+                yield number
+
+    assert len(list(tfdist.measure.steps(Slow(), examples=16))) == 30
+    found = [event for event in events() if event["event"] == "step"]
+    assert sum(len(event["input_ms"]) for event in found) > 0
+    assert all(3 <= waited < 1000 for event in found for waited in event["input_ms"])
+    assert all(event["step_ms"] >= 3 for event in found)
+
+
+def test_a_single_worker_reports_no_waiting(launched):
+    events = launched(None)
+    list(tfdist.measure.steps(range(5), examples=8))
+    assert all("input_ms" not in event for event in events())
 
 
 def test_in_turns_the_data_is_repeated_until_the_end(launched):

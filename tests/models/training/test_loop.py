@@ -43,6 +43,28 @@ def test_a_turn_reports_each_step_once() -> None:
     assert times.take()["done"] == []
 
 
+def test_a_window_reports_the_own_time_of_some_steps_and_not_what_was_between_windows() -> None:
+    def step(source: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        begun = stamp([source], gpus=False)
+        with tf.control_dependencies([busy_wait(tf.constant(0.005, tf.float64), begun)]):
+            late = tf.identity(source)
+        return 2 * source, begun, stamp([late], gpus=False)
+
+    times = StepTimes(tf.distribute.get_strategy(), False, 400)
+    call = times.measured(step)
+    call(tf.constant(0.0), 1)
+    assert times.since(1, 1) == {"every": 2}  # there is no step before it
+    for last, count in ((4, 3), (28, 24)):
+        time.sleep(0.2)  # a checkpoint
+        for _ in range(count):
+            call(tf.constant(0.0), 1)
+        found = times.since(last, count)
+        assert (found["every"], len(found["own_ms"])) == ((1, 2) if count == 3 else (4, 6))
+        assert len(found["input_ms"]) == len(found["own_ms"])
+        assert all(5 <= own < 100 for own in found["own_ms"])
+        assert all(waited < own for waited, own in zip(found["input_ms"], found["own_ms"], strict=True))
+
+
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("bfloat16", 2)])
 def test_gradients_have_the_bytes_of_the_type_in_which_they_are_exchanged(dtype: str, size: int) -> None:
     model = tf.keras.Sequential([tf.keras.layers.Dense(3)])

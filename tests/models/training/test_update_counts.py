@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 
-from tfdist.models.training.update_counts import to_json
+from tfdist.models.training.update_counts import of_workers, to_json
 
 
 def test_zeros_at_the_end_are_left_out():
     assert to_json(np.array([[0, 2, 0], [0, 0, 0]])) == [[0, 2], []]
+
+
+def test_a_worker_has_its_number_of_updates_and_their_mean_staleness():
+    assert of_workers(np.array([[1, 0, 3], [0, 0, 0]])) == {"updates": [4, 0], "staleness": [1.5, 0.0]}
 
 
 @pytest.fixture
