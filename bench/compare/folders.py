@@ -142,7 +142,8 @@ def _anchor(
     if wanted is not None:
         shared = {before.arm: (before, row) for before, row in in_both(base, new)}
         if wanted not in shared:
-            raise TfdistError(f"--baseline {wanted}: no arm that both measured; {did_you_mean(wanted, shared)}")
+            choices = [row.arm for row in base if row.arm in shared]
+            raise TfdistError(f"--baseline {wanted}: no arm that both measured; {did_you_mean(wanted, choices)}")
         if why := why_not(*shared[wanted], same_work):
             raise TfdistError(f"--baseline {wanted}: it cannot be compared itself ({why}); choose another arm")
         return wanted
