@@ -41,6 +41,7 @@ def _runs(incomplete: str) -> list[str]:
     return [name for name in (LAST, *(run.name for run in list_runs(runs_dir))) if name.startswith(incomplete)]
 
 
-RunName = Annotated[
-    str, argument("RUN", "The run: last, its folder's name or a unique part of it, or a path.", complete=_runs)
-]
+_RUN = argument("RUN", "The run: last, its folder's name or a unique part of it, or a path.", complete=_runs)
+RunName = Annotated[str, _RUN]
+AnyRunName = Annotated[str | None, _RUN]
+"""It may be omitted."""

@@ -13,7 +13,7 @@ from rich.filesize import decimal
 
 from tfdist.bench.folder import BenchPaths, read_bench, read_lines
 from tfdist.cli.options import Json, option
-from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir
+from tfdist.cli.run_argument import RUNS_DIR, AnyRunName, RunsDir
 from tfdist.cli.show.past import show_end
 from tfdist.cli.show.rows import aligned
 from tfdist.jobs.checkpoint_source import read_saved_spec
@@ -100,7 +100,7 @@ Yes = Annotated[bool, option("--yes", "Do not ask before --prune deletes runs.",
 
 
 def runs(
-    run: RunName | None = None,
+    run: AnyRunName = None,
     runs_dir: RunsDir = RUNS_DIR,
     limit: Limit = LIMIT,
     json: Json = False,

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tfdist.bench.plan import interleave
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.cli.command import run
 from tfdist.jobs.checkpoint_source import SavedSpec
+from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.diagnosis.straggler import StragglerReport
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.state import delete
@@ -110,6 +113,34 @@ def test_the_number_of_runs_can_be_limited(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 3
     assert run(["runs", "--limit", "0"]) == 2
     assert "--limit 0: must be at least 1" in capsys.readouterr().err
+
+
+def test_one_run_says_how_it_ended_and_which_workers_held_the_others_up(capsys):
+    figures = {"last": 0.9, "waits": 0.2}
+    text = "worker-1 on h2 is last in 90% of the steps: the others wait 20% of their time; its input takes 31 of 48 ms"
+    held = StragglerReport("worker-1", "h2", 0.0, 65.0, text, figures)
+    ended = Outcome(Status.OK, 0, "", wall_s=90.0, stragglers=(held,))
+    keep("20260101T120000Z-a", outcome=ended.to_json())
+    assert run(["runs", "last"]) == 0
+    assert f"  for 65 s {text}\n" in capsys.readouterr().out.replace("1 min 5 s", "65 s")
+    assert run(["runs", "last", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["stragglers"] == [asdict(held)]
+    assert run(["runs", "nothing"]) == 2
+
+
+def test_one_run_that_still_runs_is_shown_with_the_way_to_follow_it(capsys):
+    keep("20260103T120000Z-c", launcher=this_launcher().to_json())
+    assert run(["runs", "last"]) == 0
+    assert "'tfdist logs 20260103T120000Z-c --follow'" in capsys.readouterr().out
+    assert run(["runs", "last", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "running"
+
+
+@pytest.mark.parametrize("options", [["--prune", "30d"], ["--limit", "3"]])
+def test_options_of_the_list_are_refused_for_one_run(options, capsys):
+    assert run(["runs", "last", *options]) == 2
+    assert "have no effect with it" in capsys.readouterr().err
 
 
 def test_reasons_are_shortened_to_the_terminal(capsys, monkeypatch):
