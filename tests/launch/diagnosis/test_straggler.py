@@ -13,7 +13,7 @@ WORKERS = tuple(f"worker-{index}" for index in range(4))
 
 
 def trained(seconds, own_ms, input_ms=None, tasks=WORKERS, exchange_ms=10.0, window_s=1.0, seed=0, sd=0.05):
-    """The steps after so many seconds of training; `own_ms` and `input_ms`: means by task."""
+    """The steps of `seconds` of training; `own_ms` and `input_ms`: means by task."""
     steps, random_ = WorkerSteps(tasks), random.Random(seed)
     step_ms = max(own_ms[task] for task in tasks) + exchange_ms
     count = max(1, round(1000 * window_s / step_ms))
