@@ -15,12 +15,10 @@ from tfdist.bench.report.summary import statistics_of
 from tfdist.bench.statistics import Comparison
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.arms import Version
-from tfdist.bench.suites.suite import Suite
+from tfdist.bench.suites.suite import BASE, Suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Program, program_of
 from tfdist.launch.machine import Machines
-
-_BASE = " (base)"
 
 
 def pinned(against: str) -> str:
@@ -37,29 +35,28 @@ def pinned(against: str) -> str:
     return found.stdout.strip()
 
 
+STARTS, ROUNDS = 6, 12
+"""Default starts of each arm, and its turns: 2 for each start, the optimum of Kalibera and Jones ("Rigorous
+benchmarking in reasonable time", 2013) for a program whose start costs as much as two turns."""
+
+
 def with_base(suite: Suite) -> Suite:
     """The suite with each arm twice, `ARM` and `ARM (base)`, unless it has them, or compares with no other version.
 
     Raises:
         TfdistError: an arm runs the built-in training.
     """
-    if suite.against is None or pairs_of(suite):
+    if suite.against is None or suite.version_pairs:
         return suite
     option = f"--against {suite.against}"
     if not all(arm.command for arm in suite.arms):
         raise TfdistError(f"{option}: compares versions of your own program; give it after --, as -- python train.py")
     if suite.explain:
         raise TfdistError(f"{option}: lost time is explained for one version; omit --explain")
-    long = next((arm.name for arm in suite.arms if len(arm.name + _BASE) > LONGEST_NAME), None)
+    long = next((arm.name for arm in suite.arms if len(arm.name + BASE) > LONGEST_NAME), None)
     if long:
-        raise TfdistError(f"{option}: the arm {long[:40]!r}... has too long a name; shorten it by {len(_BASE)}")
-    return replace(suite, arms=tuple(each for arm in suite.arms for each in (arm, replace(arm, name=arm.name + _BASE))))
-
-
-def pairs_of(suite: Suite) -> tuple[tuple[str, str], ...]:
-    """Each arm with the one that runs the earlier version; empty: there is none."""
-    names = [arm.name for arm in suite.arms]
-    return tuple((name, name + _BASE) for name in names if name + _BASE in names) if suite.against else ()
+        raise TfdistError(f"{option}: the arm {long[:40]!r}... has too long a name; shorten it by {len(BASE)}")
+    return replace(suite, arms=tuple(each for arm in suite.arms for each in (arm, replace(arm, name=arm.name + BASE))))
 
 
 def check_base(suite: Suite, machines: Machines) -> None:
@@ -131,6 +128,6 @@ def compare_versions(root: Path, suite: Suite) -> tuple[tuple[str, Comparison], 
     """The measured arms of the bench in `root`, each over its earlier version; all share one error rate."""
     folder = read_folder(root, "")
     statistics = statistics_of([arm for arm in arms_of([folder]) if arm.rates], [folder])
-    pairs = [pair for pair in pairs_of(suite) if statistics.rounds.keys() >= {*pair}]
+    pairs = [pair for pair in suite.version_pairs if statistics.rounds.keys() >= {*pair}]
     comparisons = statistics.compare(pairs)
     return tuple((arm, comparison) for (arm, _), comparison in zip(pairs, comparisons, strict=True))

@@ -55,7 +55,7 @@ class BenchFile:
             return self
         ends = extended(self.ends, rounds)
         suite = replace(self.suite, rounds=rounds, incarnations=len(ends))
-        plan = interleave([arm.name for arm in suite.arms], rounds, suite.seed)
+        plan = interleave([arm.name for arm in suite.arms], rounds, suite.seed, suite.version_pairs)
         return replace(self, suite=suite, plan=plan, last_rounds=ends)
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import ceil
+from typing import TypeVar
 
 from tfdist.bench.suites.suite import Suite
 from tfdist.jobs.plan import task_count
@@ -30,6 +31,9 @@ _EDGE_S = 0.5
 """Seconds of a turn besides its timed windows: the release, a step that is not counted, and saving."""
 
 
+Item = TypeVar("Item")
+
+
 @dataclass(frozen=True, order=True)
 class PlannedRun:
     """One run of one arm."""
@@ -39,13 +43,21 @@ class PlannedRun:
     arm: str
 
 
-def interleave(arms: Sequence[str], rounds: int, seed: int) -> tuple[PlannedRun, ...]:
+def interleave(
+    arms: Sequence[str], rounds: int, seed: int, pairs: Sequence[tuple[str, ...]] = ()
+) -> tuple[PlannedRun, ...]:
     """Every arm once a round, each round in another order, so that drift of the machine affects all arms alike.
 
+    The arms of a pair have their turns one after the other, in either order: between them the machine changes least.
     A round's order depends only on the arms, its number and the seed: a longer bench starts like a shorter one.
     """
-    numbers = range(1, rounds + 1)
-    return tuple(PlannedRun(number, arm) for number in numbers for arm in _shuffled(arms, f"{seed}/{number}"))
+    alone = [(arm,) for arm in arms if not any(arm in pair for pair in pairs)]
+    return tuple(
+        PlannedRun(number, arm)
+        for number in range(1, rounds + 1)
+        for group in _shuffled([*pairs, *alone], f"{seed}/{number}")
+        for arm in _shuffled(group, f"{seed}/{number}/{group[0]}")
+    )
 
 
 def start_order(arms: Sequence[str], incarnation: int, seed: int) -> list[str]:
@@ -53,8 +65,8 @@ def start_order(arms: Sequence[str], incarnation: int, seed: int) -> list[str]:
     return _shuffled(arms, f"{seed}/start {incarnation}")
 
 
-def _shuffled(arms: Sequence[str], seed: str) -> list[str]:
-    order = list(arms)
+def _shuffled(items: Sequence[Item], seed: str) -> list[Item]:
+    order = list(items)
     random.Random(seed).shuffle(order)
     return order
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import ceil, inf, isfinite, log1p, sqrt
 from pathlib import Path
 
-from tfdist.bench.against import base_version, check_base, pairs_of
+from tfdist.bench.against import base_version, check_base
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
 from tfdist.bench.compare.gate import gate_starts
 from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
@@ -136,7 +136,7 @@ class Session:
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """The arms that can run, each with its earlier version or the baseline."""
-        pairs = pairs_of(self.bench.suite) or tuple((arm, self.baseline) for arm in self.arms.specs)
+        pairs = self.bench.suite.version_pairs or tuple((arm, self.baseline) for arm in self.arms.specs)
         return tuple(pair for pair in pairs if pair[0] != pair[1] and self.arms.specs.keys() >= {*pair})
 
     @property
@@ -200,7 +200,7 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
         arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline)
     suite = _within(_with_gate(suite, arms, options), arms, options)
     notes += _gate_notes(suite, arms, options.fail_slower)
-    plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed)
+    plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed, suite.version_pairs)
     name, started = machine_name(machines), now.isoformat(timespec="seconds")
     hosts = tuple(host.name for host in machines)
     bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor_on(name), machine=name)
@@ -224,15 +224,18 @@ def _with_gate(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
     chosen = options.rounds is not None or options.incarnations is not None or suite.isolated
     if options.fail_slower is None or chosen:
         return suite
-    starts = gate_starts(_pairs(suite, arms), options.fail_slower)
+    starts = _needed_starts(suite, arms, options.fail_slower)
     return adjust(suite, {"rounds": starts * ceil(suite.rounds / suite.incarnations), "incarnations": starts})
 
 
+def _needed_starts(suite: Suite, arms: Arms, bound: float) -> int:
+    return gate_starts(_pairs(suite, arms), bound, ceil(suite.rounds / suite.incarnations))
+
+
 def _gate_notes(suite: Suite, arms: Arms, bound: float | None) -> tuple[str, ...]:
-    pairs = _pairs(suite, arms)
-    if bound is None or not pairs:
+    if bound is None or not _pairs(suite, arms):
         return ()
-    needed = gate_starts(pairs, bound)
+    needed = _needed_starts(suite, arms, bound)
     enough = "to find" if suite.incarnations >= needed else f"but {needed} would find"
     starts = f"--fail-slower {_percent(bound)}: {counted(suite.incarnations, 'start')} of each arm"
     return (f"{starts}, {enough} a slow-down of {_percent(2 * bound)} in 9 of 10 benches",)
@@ -240,7 +243,7 @@ def _gate_notes(suite: Suite, arms: Arms, bound: float | None) -> tuple[str, ...
 
 def _pairs(suite: Suite, arms: Arms) -> int:
     """The number of arms that can run in two versions."""
-    return sum(arm in arms.specs for arm, _ in pairs_of(suite))
+    return sum(arm in arms.specs for arm, _ in suite.version_pairs)
 
 
 def _within(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
@@ -350,7 +353,7 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
     until = None if session.budget_s is None else time.monotonic() + session.budget_s
     hooks = replace(hooks, traces=session.traces)
     with base_version(session.bench.suite.against) as version:
-        versions = {} if version is None else {base: version for _, base in pairs_of(session.bench.suite)}
+        versions = {} if version is None else {base: version for _, base in session.bench.suite.version_pairs}
         session = replace(session, arms=replace(session.arms, versions=versions))
         signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations, until)
         while signal is None and (longer := _more(session, hooks, until)) is not None:

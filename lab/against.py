@@ -1,6 +1,6 @@
 """Whether `tfdist bench --against` finds a slow-down of 10 % in one arm or in all, and none where there is none.
 
-python -m lab.against [--benches N] [--out DIR]    # about 4 minutes for each bench, of which there are 3 N
+python -m lab.against [--benches N] [--out DIR]    # about 5 minutes for each bench, of which there are 3 N
 
 Each bench has two arms, and both versions of a program of which only one number differs: how much it computes in a step.
 Adds a line to against.csv after each bench, and continues there; then writes against.md.
@@ -18,6 +18,7 @@ import pandas as pd
 from rich.console import Console
 
 from lab.commands import TFDIST
+from tfdist.bench.against import ROUNDS, STARTS
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 
@@ -41,7 +42,7 @@ devices = 2
 PROGRAM = Path(__file__).parents[1] / "examples" / "custom_loop.py"
 PAGE = """# Two versions of a program
 
-Real benches by `tfdist bench --against`, of two arms with the default 4 starts of 3 rounds: the new version is {slower:.0%} as fast in no arm, in one, or in both. Written by
+Real benches by `tfdist bench --against`, of two arms with the default {starts} starts of 2 rounds: the new version is {slower:.0%} as fast in no arm, in one, or in both. Written by
 `python -m lab.against`; against.csv has each bench.
 
 | slow-down | benches | ratio | called different | slower arms found | gate of {bound:.0%} fails |
@@ -103,7 +104,8 @@ def judged(rows: pd.DataFrame, kind: str) -> tuple[bool, bool, bool]:
     slower = rows.arm.isin(KINDS[kind])
     different = rows.verdict != ArmVerdict.CANNOT_TELL
     gate = [
-        is_too_slow(Comparison(row.ratio, Interval(row.low, row.high, 0.95), 12, 2), BOUND) for row in rows.itertuples()
+        is_too_slow(Comparison(row.ratio, Interval(row.low, row.high, 0.95), ROUNDS, 2), BOUND)
+        for row in rows.itertuples()
     ]
     return bool((different & ~slower).any()), bool((rows.verdict[slower] == ArmVerdict.SLOWER).all()), any(gate)
 
@@ -140,7 +142,7 @@ def main() -> None:
         lines.append(
             f"| {kind} | {len(benches)} | {ratio:.3f} | {different} | {found if KINDS[kind] else '-'} | {failed} |"
         )
-    page = PAGE.format(slower=SLOWER, bound=BOUND, table="\n".join(lines))
+    page = PAGE.format(slower=SLOWER, bound=BOUND, starts=STARTS, table="\n".join(lines))
     (options.out / "against.md").write_text(page, encoding="utf-8")
     console.print(f"report: {options.out / 'against.md'}")
 

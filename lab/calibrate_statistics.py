@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices, one process per
 import numpy as np
 import pandas as pd
 
+from tfdist.bench.against import ROUNDS, STARTS
 from tfdist.bench.compare.gate import gate_starts, is_too_slow
 from tfdist.bench.design import Block
 from tfdist.bench.reading import read_folder
@@ -86,10 +87,11 @@ def recorded_noise() -> Array:
     return np.asarray((noise - noise.mean()) / noise.std())
 
 
-def simulate(scenario: Scenario, draw: np.random.Generator) -> Array:
+def simulate(scenario: Scenario, draw: np.random.Generator, pairs: bool = False) -> Array:
     """Log throughputs of arms x rounds, about each arm's true value: its mean over the time of the bench.
 
     The machine drifts between turns as well, and arms react to drift differently, so that they share it only in part.
+    With `pairs`, each arm of the first half and that of the second half have their turns one after the other.
     """
     shape = scenario.arms, scenario.rounds
     spread = np.resize([0.5, 1.0, 2.0] if scenario.unequal else [1.0], scenario.arms)[draw.permutation(scenario.arms)]
@@ -97,10 +99,19 @@ def simulate(scenario: Scenario, draw: np.random.Generator) -> Array:
     starts = scenario.starts_sd * spread[:, None] * draw.standard_normal((scenario.arms, scenario.incarnations))
     starts -= draw.uniform(*BAD_START, starts.shape) * (draw.random(starts.shape) < scenario.bad)
     walk = np.cumsum(draw.standard_normal(turns.size)) * DRIFT_SD / math.sqrt(turns.size)
-    order = np.array([draw.permutation(scenario.arms) for _ in range(scenario.rounds)]).T
+    order = np.array([positions(scenario.arms, pairs, draw) for _ in range(scenario.rounds)]).T
     drift = (walk - walk.mean())[order + scenario.arms * np.arange(scenario.rounds)]
     of_turns = turns + starts[:, incarnations(scenario)] + scenario.bad * np.mean(BAD_START)
     return np.asarray(of_turns + draw.uniform(0.5, 1.5, (scenario.arms, 1)) * drift)
+
+
+def positions(arms: int, pairs: bool, draw: np.random.Generator) -> Array:
+    """The place of each arm's turn in a round."""
+    if not pairs:
+        return draw.permutation(arms)
+    half = arms // 2
+    first, swapped = 2 * draw.permutation(half), draw.integers(0, 2, half)
+    return np.concatenate([first + swapped, first + 1 - swapped])
 
 
 def incarnations(scenario: Scenario) -> list[int]:
@@ -157,7 +168,7 @@ class VersionShares:
 
 def one_bench_of_versions(scenario: Scenario, seed: int) -> tuple[bool, ...]:
     """The shares of a single bench, whose arms are bases and, in the other half, their new versions."""
-    logs = simulate(scenario, np.random.default_rng(seed))
+    logs = simulate(scenario, np.random.default_rng(seed), pairs=True)
     half = scenario.arms // 2
 
     def compare(slower: int) -> tuple[Comparison, ...]:
@@ -182,22 +193,22 @@ def shares_of_versions(scenario: Scenario, benches: int, seed: int = 0) -> Versi
     return VersionShares(*np.mean(found, axis=0).tolist())
 
 
-STARTS = (0.0, 0.01, 0.023)
-"""Start effects."""
+START_EFFECTS = (0.0, 0.01, 0.023)
+"""Standard deviations from start to start."""
 FOUR = [
     Scenario(arms, starts_sd, turn_sd, bad, unequal)
-    for unequal, arms, turn_sd, starts_sd, bad in product((False, True), (2, 3, 10), (0.03, 0.06), STARTS, (0.0, 0.02))
+    for unequal, arms, turn_sd, starts_sd, bad in product((False, True), (2, 3, 10), (0.03, 0.06), START_EFFECTS, (0.0, 0.02))
     if arms > 2 or not unequal
 ]
 """The default: 4 starts of 3 rounds."""
 OTHERS = [
     Scenario(arms, starts_sd, incarnations=number)
-    for number, arms, starts_sd in product((1, 2, 3, 6, 12), (2, 10), STARTS)
+    for number, arms, starts_sd in product((1, 2, 3, 6, 12), (2, 10), START_EFFECTS)
 ]
 VERSIONS = [
-    Scenario(arms, starts_sd, turn_sd, 0.02, incarnations=number)
+    Scenario(arms, starts_sd, turn_sd, 0.02, incarnations=number, rounds_each=ROUNDS // STARTS)
     for arms, turn_sd, starts_sd in product((2, 4), (0.03, 0.06), (0.01, 0.023))
-    for number in (4, gate_starts(arms // 2, BOUND))
+    for number in (STARTS, gate_starts(arms // 2, BOUND, ROUNDS // STARTS))
 ]
 """Each with twice as many arms as there are programs' arms; with the default number of starts and with a gate's."""
 
@@ -238,7 +249,7 @@ With fewer than four, the variance of starts is partly assumed (2.3 %), and diff
 
 ## Two versions of each arm (`tfdist bench --against`)
 
-Each arm twice, base and new; 2 % bad starts. "equal": versions that are equal are called different, or fail a gate of 5 %; "10 % found": a slow-down
+Each arm twice, base and new, their turns one after the other; 2 % bad starts. "equal": versions that are equal are called different, or fail a gate of 5 %; "10 % found": a slow-down
 of 10 % in one arm, or in all of them, is called slower; "10 % fails": that in one arm fails the gate. The second row of each pair has the number of starts that
 `--fail-slower 5%` asks for, {gates}.
 
@@ -322,7 +333,7 @@ def main(benches: int) -> None:
     folder.mkdir(exist_ok=True)
     misses = misses_of(benches)
     few = misses | {"ratio_holds": misses["with_floor"]}
-    gates = {arms // 2: gate_starts(arms // 2, BOUND) for arms in (2, 4)}
+    gates = {arms // 2: gate_starts(arms // 2, BOUND, ROUNDS // STARTS) for arms in (2, 4)}
     text = TEXT.format(
         benches=benches,
         error=100 * math.sqrt(0.95 * 0.05 / benches),

@@ -31,7 +31,7 @@ _TURN_SD, _BAD = 0.03, 0.02 * 0.12**2
 """Standard deviation of a turn on a quiet machine, and the variance that 2 % of starts cause which are 12 % slower."""
 
 
-def gate_starts(pairs: int, bound: float, rounds: int = 3) -> int:
+def gate_starts(pairs: int, bound: float, rounds: int) -> int:
     """The number of starts with which a gate at `bound` finds a slow-down of twice as much in 9 of 10 benches.
 
     Args:

@@ -28,6 +28,8 @@ _IN_SECONDS = ("turn", "warmup", "window", "timeout")
 """Keys whose field ends with `_s`."""
 _FIXED: Mapping[str, str] = {"weak": "batch_size", "strong": "global_batch_size"}
 """The batch size that each scaling fixes."""
+BASE = " (base)"
+"""End of the name of an arm that runs the earlier version."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Suite:
 
     arms: tuple[Arm, ...]
     name: str = "suite"
+    """The file's name by default."""
     description: str = ""
     """What it is for; shown when a bench starts."""
     preset: str | None = None
@@ -67,6 +70,12 @@ class Suite:
     """The arm that all others are compared with, and beside which they are measured; None: the one-device arm."""
     against: str | None = None
     """An earlier version of the program, which each arm runs a second time: a folder, or a git revision."""
+
+    @property
+    def version_pairs(self) -> tuple[tuple[str, str], ...]:
+        """Each arm with the one that runs the earlier version; empty: `against` is None, or `with_base` not called."""
+        names = [arm.name for arm in self.arms]
+        return tuple((name, name + BASE) for name in names if name + BASE in names) if self.against else ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""

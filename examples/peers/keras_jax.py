@@ -1,7 +1,7 @@
 """MobileNetV2 of Keras 3 on JAX, on several processes: batches and optimizer of `tfdist launch --preset cpu`.
 
 tfdist launch --strategy external --workers 2 -- python examples/peers/keras_jax.py
-tfdist bench --suite examples/peers/peers.toml
+tfdist bench --suite examples/peers/jax.toml
 
 gloo on CPUs; NCCL, with a GPU for each process, was not run on hardware.
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.fake_arms import FakeArms
-from tfdist.bench.against import base_version, check_base, compare_versions, pairs_of, pinned
+from tfdist.bench.against import ROUNDS, STARTS, base_version, check_base, compare_versions, pinned
 from tfdist.bench.arm_process import ArmStart, _plan
 from tfdist.bench.compare.gate import gate_starts
 from tfdist.bench.options import BenchOptions
@@ -129,15 +129,24 @@ def test_both_versions_run_on_this_machine() -> None:
             check_base(parse_suite(table, "s"), {host: CPU})
 
 
+def test_versions_have_more_starts_than_arms_of_a_suite_unless_it_says_how_many(options: BenchOptions) -> None:
+    suite = prepare(replace(options, suite="cpu"), MACHINES).bench.suite
+    assert (suite.incarnations, suite.rounds) == (STARTS, ROUNDS) == (6, 12)
+    suite = prepare(replace(options, suite="cpu", rounds=8), MACHINES).bench.suite
+    assert suite.rounds == 8
+    assert prepare(replace(options, suite="smoke"), MACHINES).bench.suite.incarnations == 1
+
+
 def test_a_gate_has_the_starts_that_it_needs_and_says_their_number(options: BenchOptions) -> None:
-    needed = gate_starts(1, 0.05)
+    needed = gate_starts(1, 0.05, 2)
     suite = prepare(replace(options, suite="cpu", fail_slower=0.05), MACHINES)
-    assert (suite.bench.suite.incarnations, suite.bench.suite.rounds) == (needed, 3 * needed)
+    assert (suite.bench.suite.incarnations, suite.bench.suite.rounds) == (needed, 2 * needed)
     assert suite.notes[-1] == (
         f"--fail-slower 5%: {needed} starts of each arm, to find a slow-down of 10% in 9 of 10 benches"
     )
     few = prepare(replace(options, fail_slower=0.05, rounds=4), MACHINES)
-    assert few.notes[-1].startswith(f"--fail-slower 5%: 4 starts of each arm, but {needed} would find")
+    each_of_one_turn = gate_starts(1, 0.05, 1)
+    assert few.notes[-1].startswith(f"--fail-slower 5%: 4 starts of each arm, but {each_of_one_turn} would find")
     long = prepare(replace(options, suite="cpu", fail_slower=0.05, budget_s=1e6), MACHINES)
     assert long.bench.suite == suite.bench.suite
     short = prepare(replace(options, suite="cpu", fail_slower=0.05, budget_s=120.0), MACHINES)
@@ -162,6 +171,6 @@ def test_a_slow_down_that_all_arms_share_is_found(options: BenchOptions) -> None
     fast = {f"{name} (base)": {"step_s": 0.1, "noise": 0.01} for name in patterns}
     run_session(session, RunnerHooks(Progress(), FakeArms(behaviour={**slow, **fast})))
     found = dict(compare_versions(session.root, session.bench.suite))
-    assert list(found) == [arm for arm, _ in pairs_of(session.bench.suite)] == list(patterns)
+    assert list(found) == [arm for arm, _ in session.bench.suite.version_pairs] == list(patterns)
     assert [comparison.verdict for comparison in found.values()] == ["slower", "slower"]
     assert found["one-device"].ratio == pytest.approx(0.1 / 0.115, rel=0.03)

@@ -33,7 +33,7 @@ def test_intervals_hold_the_true_value_and_equal_arms_are_rarely_called_differen
 
 
 def test_a_gate_has_the_starts_that_it_needs_to_find_twice_its_bound() -> None:
-    found = shares_of_versions(Scenario(4, 0.023, incarnations=gate_starts(2, 0.05)), BENCHES)
+    found = shares_of_versions(Scenario(4, 0.023, incarnations=gate_starts(2, 0.05, 2), rounds_each=2), BENCHES)
     assert found.one_fails >= 0.9 - 3 * (0.9 * 0.1 / BENCHES) ** 0.5
     assert found.fails <= TOLERANCE
     assert found.called_different <= 0.05 + TOLERANCE

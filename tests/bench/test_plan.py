@@ -100,6 +100,22 @@ def test_a_longer_plan_with_the_same_seed_starts_like_a_shorter_one(arms: list[s
     assert interleave(arms, 3, seed) == interleave(arms, 5, seed)[: 3 * len(arms)]
 
 
+@given(names, st.integers(0, 99), st.data())
+def test_the_arms_of_a_pair_have_their_turns_one_after_the_other(
+    arms: list[str], seed: int, data: st.DataObject
+) -> None:
+    half = data.draw(st.integers(0, len(arms) // 2))
+    pairs = list(zip(arms[:half], arms[half : 2 * half], strict=True))
+    order = [run.arm for run in interleave(arms, 1, seed, pairs)]
+    assert sorted(order) == sorted(arms)
+    assert all(abs(order.index(one) - order.index(other)) == 1 for one, other in pairs)
+
+
+def test_either_arm_of_a_pair_comes_first() -> None:
+    plan = interleave(["new", "base"], 12, 0, [("new", "base")])
+    assert {run.arm for run in plan[::2]} == {"new", "base"}
+
+
 def test_rounds_and_seeds_differ_in_order() -> None:
     arms = [str(number) for number in range(20)]
     plan = interleave(arms, 2, 0)
