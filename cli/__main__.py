@@ -3,7 +3,7 @@
 import os
 import sys
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 """Values of `ExitCode`, whose import may be what fails or is interrupted."""
 
 
@@ -21,6 +21,9 @@ def run_command() -> int:
         if getattr(sys, name) is None:  # closed before the start
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         getattr(sys, name).reconfigure(errors="backslashreplace")  # names and values may hold any bytes
+    if sys.platform != "linux":  # before an import fails
+        sys.stderr.write(f"tfdist: this is {sys.platform}, and tfdist needs Linux; use WSL, or a Linux machine\n")
+        return USAGE
     try:
         from tfdist.cli.command import run
 

@@ -1,19 +1,25 @@
 """`tfdist doctor`: surveys the hosts, and prints the rows of all checks: one line each in a file, for grep."""
 
 import os
+import platform
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.filesize import decimal
 
+import tfdist
 from tfdist.cli.options import Port, host_options, option, seconds, timeout_options
-from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.run_argument import RUNS_DIR, RunsDir
+from tfdist.cli.show.output import agrees, never_block, wait_for_reader
+from tfdist.cli.show.rows import aligned
 from tfdist.cli.show.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.jobs.host_selection import HostSelection
@@ -21,12 +27,16 @@ from tfdist.jobs.options import TIMING, Seconds
 from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start, run_checks
 from tfdist.launch.doctor.preflight import Link
 from tfdist.launch.doctor.survey import survey_hosts
-from tfdist.launch.errors import ExitCode
+from tfdist.launch.environment import SHARED
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import assign_slots, machines_of
 from tfdist.launch.policy import Policy
-from tfdist.launch.text import shortened
+from tfdist.launch.redact import redact_value
+from tfdist.launch.runs.bundle import DOCTOR, bundled_files, redactor, write_bundle
+from tfdist.launch.runs.state import find_run
+from tfdist.launch.text import counted, plain, shortened
 from tfdist.strategies.catalog import CATALOG
 
 COLORS = {Verdict.OK: typer.colors.GREEN, Verdict.WARNING: typer.colors.YELLOW, Verdict.FAILED: typer.colors.RED}
@@ -93,6 +103,49 @@ def burned_rows(
     return tuple(rows_of(burn(assign_slots(machines_of(hellos), per_host, 1), seconds, on_step)))
 
 
+_VARIABLES = (*SHARED, "CUDA_", "OMP_", "SLURM_", "TFDIST_")
+"""Prefixes of the variables in a bundle."""
+
+
+def bundled_folder(text: str, runs_dir: Path) -> Path:
+    """The folder of the run or the bench.
+
+    Raises:
+        TfdistError: there is no such run.
+    """
+    from tfdist.bench.reading import holds_records  # it imports what a bench needs
+
+    is_bench = holds_records(Path(text))
+    return (Path(text) if is_bench else find_run(text, runs_dir, f"--bundle {text}").path).resolve()
+
+
+def save_bundle(folder: Path, rows: Sequence[CheckResult], *, yes: bool, json: bool) -> None:
+    """List what the archive will hold, ask unless `yes`, and write it.
+
+    Raises:
+        TfdistError: there is no terminal to ask on.
+        OSError: it cannot be written.
+    """
+    checks = [plain(line) for line in row_lines(merge_hosts(rows), None)]
+    versions = f"tfdist {tfdist.__version__}, Python {platform.python_version()}, {platform.platform()}"
+    given = [f"{name}={redact_value(name, os.environ[name])}" for name in os.environ if name.startswith(_VARIABLES)]
+    packages = sorted({f"{each.name}=={each.version}" for each in metadata.distributions()})
+    text = "\n".join([*checks, "", versions, "", *sorted(given), "", *packages, ""])
+    sizes = {DOCTOR: len(text), **bundled_files(folder)}
+    listing = [("file", "size"), *((plain(name), decimal(size)) for name, size in sizes.items())]
+    typer.echo("\n".join(aligned(listing)), err=json)
+    question = f"write these {counted(len(sizes), 'file')} ({decimal(sum(sizes.values()))}), redacted and compressed?"
+    refusal = "--bundle: there is no terminal to ask on; add --yes to write these files"
+    if not yes and not agrees(question, refusal, err=json):
+        typer.echo("nothing was written", err=json)
+        return
+    path = write_bundle(folder, sizes, text, redactor(folder, os.environ))
+    size = path.stat().st_size
+    typer.echo(f"wrote {path} ({decimal(size)}); look into it before you publish it", err=json)
+    if json:
+        typer.echo(dumps({"format": 1, "bundle": str(path), "bytes": size}))
+
+
 def _summary(rows: Sequence[CheckResult]) -> str:
     failed = [f"{row.check} ({row.host})" for row in rows if row.verdict is Verdict.FAILED]
     if failed:
@@ -111,6 +164,9 @@ def doctor(
         Seconds | None,
         seconds("--burn", "Let the hosts compute and exchange for this time, and name slow ones.", TIMING),
     ] = None,
+    bundle: Annotated[str | None, option("--bundle", "Pack this run, or folder of a bench, for a bug report.")] = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    yes: Annotated[bool, option("--yes", "Do not ask before --bundle writes the archive.", short=("-y",))] = False,
     json: Annotated[bool, option("--json", "Print the rows as JSON.")] = False,
     verbose: Annotated[bool, option("--verbose", "Also which Keras works with which strategy.", short=("-v",))] = False,
 ) -> None:
@@ -123,13 +179,21 @@ def doctor(
       tfdist doctor --hostfile hosts.txt --port 12345
       tfdist doctor --hosts h1,h2,h3 --burn 10s
       tfdist doctor --hosts h1,h2 --json
+      tfdist doctor --bundle last
 
     Checks every host and measures the links between them: all links of up to 4 hosts, else from each to the next.
     Changes nothing on the hosts. --burn compares them while they work: a short training on all of them, then an
     all-reduce between two at a time.
 
-    The exit code is 0 if a job could start, else 69.
+    --bundle lists the files, asks, and writes tfdist-NAME.tar.gz: logs (the last MiB of each), events, records, outcome
+    and plan of the run, and what doctor finds now. Secrets, the home folder, user and hosts are masked; look into it
+    before you publish it.
+
+    The exit code is 0 if a job could start, else 69; with --bundle 0.
     """
+    if bundle is None and yes:
+        raise TfdistError("--yes: has no effect without --bundle; omit it")
+    folder = None if bundle is None else bundled_folder(bundle, runs_dir)
     never_block()
     with Steps(sys.stderr) as steps:
         hosts = selection.hosts or (LOCAL,)
@@ -138,6 +202,10 @@ def doctor(
         rows = run_checks(survey)
         if burn is not None and can_start(rows):
             rows = (*rows, *burned_rows(survey.hellos, selection.per_host, burn, steps.show))
+    if folder is not None:
+        save_bundle(folder, rows, yes=yes, json=json)
+        wait_for_reader()
+        raise typer.Exit
     if json:
         links = [
             {"from": source.name, "to": target.name, **asdict(link)}

@@ -63,7 +63,7 @@ _OPTIONS = (
     Option("image", KUBERNETES, "Container image with tfdist on its PATH and your program, if any. Required.", str),
     Option("name", KUBERNETES, "Name of the objects, and of the job's folder on the volume. Default: training.", str),
     Option("namespace", KUBERNETES, "Namespace of the objects. Default: that of kubectl.", str),
-    Option("kind", KUBERNETES, "{choices}: an Indexed Job (multiworker only, no restarts). Default: jobset.", Kind),
+    Option("kind", KUBERNETES, "{choices}; a job is for multiworker only, without restarts. Default: jobset.", Kind),
     Option("queue", KUBERNETES, "LocalQueue of Kueue.", str),
     Option("pvc", KUBERNETES, "Claim of a ReadWriteMany volume, for checkpoints and the folders of runs.", str),
     Option("secret", KUBERNETES, "Secret whose keys become environment variables of every pod.", str),
@@ -138,12 +138,15 @@ def manifest(ctx: typer.Context, options: Mapping[str, Any]) -> None:
         --queue team-a launch --workers 2 --ps 1
       tfdist manifest --image REGISTRY/mine:1 --kind job \\
         launch --workers 2 -- python train.py
+      tfdist manifest --image REGISTRY/tfdist:1 --kind trainjob --pvc data \\
+        launch --workers 4 --max-restarts 3 | kubectl apply -f -
       tfdist manifest --image REGISTRY/tfdist:1 --gpus 4 --pvc data bench
 
     A launch runs each task of a cluster in a pod, with 'tfdist launch --inherit tf-config', and other strategies in one
     pod. A bench runs in one pod.
 
-    The cluster needs JobSet 0.10 or newer, unless --kind is job. --timeout limits each attempt.
+    The cluster needs JobSet 0.10 or newer, with --kind trainjob also Kubeflow Trainer 2.2, with --kind job neither.
+    --timeout limits each attempt.
 
     --max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
     """

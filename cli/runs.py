@@ -14,6 +14,7 @@ from rich.filesize import decimal
 from tfdist.bench.folder import BenchPaths, read_bench, read_lines
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, AnyRunName, RunsDir
+from tfdist.cli.show.output import agrees
 from tfdist.cli.show.past import show_end
 from tfdist.cli.show.rows import aligned
 from tfdist.jobs.checkpoint_source import read_saved_spec
@@ -64,13 +65,12 @@ def _agreed(found: Sequence[OldRun], age: str, yes: bool, err: bool) -> Sequence
     typer.echo("\n".join(aligned([("run", "ended", "size", "holds"), *map(_ended_row, found)])), err=err)
     if yes:
         return found
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise TfdistError(f"--prune {age}: there is no terminal to ask on; add --yes to delete these runs")
     holding = sum(run.has_checkpoints for run in found)
     note = f", {holding} of them with checkpoints" if holding else ""
     size = decimal(sum(run.size for run in found))
-    typer.echo(f"delete {counted(len(found), 'run')} ({size}){note}? [y/N] ", nl=False, err=err)
-    return found if sys.stdin.readline().strip().casefold() in ("y", "yes") else []
+    question = f"delete {counted(len(found), 'run')} ({size}){note}?"
+    refusal = f"--prune {age}: there is no terminal to ask on; add --yes to delete these runs"
+    return found if agrees(question, refusal, err=err) else []
 
 
 def _ended_row(run: OldRun) -> tuple[str, ...]:

@@ -5,7 +5,10 @@ Otherwise a terminal or pager that is not read would block the command, so that 
 
 import sys
 
+import typer
+
 from tfdist.launch.console.stream import Stream, streams_of, wait_until_read
+from tfdist.launch.errors import TfdistError
 
 READER_PATIENCE_S = 1.5
 """How long a command waits at its end for a reader that reads nothing."""
@@ -28,6 +31,23 @@ def never_block() -> None:
 def wait_for_reader() -> None:
     """Wait until everything is read, as a command does whose only purpose is its output."""
     wait_until_read(_streams.values())
+
+
+def agrees(question: str, refusal: str, *, err: bool) -> bool:
+    """Whether the user answers with yes, on the terminal.
+
+    Args:
+        question: without its `[y/N]`.
+        refusal: the message if there is no terminal.
+        err: ask on stderr.
+
+    Raises:
+        TfdistError: there is no terminal to ask on.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise TfdistError(refusal)
+    typer.echo(f"{question} [y/N] ", nl=False, err=err)
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
 def finish_output() -> OSError | None:

@@ -1,8 +1,9 @@
-"""A job as Kubernetes objects: a JobSet, or an Indexed Job for clusters without JobSet, of pods. Starts nothing.
+"""A job as Kubernetes objects: a JobSet, a TrainJob, or an Indexed Job for clusters without JobSet. Starts nothing.
 
 Sources: https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/,
-https://jobset.sigs.k8s.io/docs/tasks/failure_policy/ and
-https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/
+https://jobset.sigs.k8s.io/docs/tasks/failure_policy/,
+https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/ and
+https://trainer.kubeflow.org/en/latest/operator-guides/job-template.html
 """
 
 import json
@@ -12,14 +13,13 @@ from typing import Any
 
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.job import NO_GPUS
-from tfdist.launch.kubernetes.options import VOLUME, Kind, KubernetesOptions, Workload, check_options
+from tfdist.launch.kubernetes.options import NODE, VOLUME, Kind, KubernetesOptions, Workload, check_options
 from tfdist.launch.text import listed
 
 KEEP_S = 24 * 3600
 """How long a finished job and the logs of its pods are kept."""
 WRONG_INPUT = 2
 """Index of the rule for wrong input among those of a Job's podFailurePolicy."""
-CONTAINER = "tfdist"
 STOP_MARGIN_S = 10
 """Seconds between the end of the save and SIGKILL by the kubelet: for the outcome and the run's files."""
 INDEX = "TFDIST_INDEX"
@@ -29,6 +29,7 @@ _INDEX_REFERENCE = f"$({INDEX})"
 # Any user but root. Files on the volume belong to this user and group.
 _USER = 1000
 _MAX_NAME = 63  # characters of a host name (RFC 1123)
+_TRAINER = "trainer.kubeflow.org"
 _SUFFIX = "-abcde"  # the random end of a pod's name
 
 
@@ -40,10 +41,11 @@ def manifest(workload: Workload, options: KubernetesOptions) -> list[dict[str, A
     """
     check_options(options)
     # The beginning of a pod's name is its host name. In a JobSet, 0 is the index of the role's only Job.
-    jobs = {
-        role: f"{options.name}-{role}-0" if options.kind is Kind.JOBSET else options.name for role in workload.roles
+    jobs = {role: "" if options.kind is Kind.JOB else f"-{options.job_of(role)}-0" for role in workload.roles}
+    names = {
+        role: [f"{options.name}{jobs[role]}-{index}" for index in range(shape.count)]
+        for role, shape in workload.roles.items()
     }
-    names = {role: [f"{jobs[role]}-{index}" for index in range(shape.count)] for role, shape in workload.roles.items()}
     longest = max((pods[-1] for pods in names.values()), key=len)
     excess = len(longest + _SUFFIX) - _MAX_NAME
     if excess > 0:
@@ -52,7 +54,8 @@ def manifest(workload: Workload, options: KubernetesOptions) -> list[dict[str, A
             f"characters; use at most {len(options.name) - excess}"
         )
     addresses = {role: [f"{pod}.{options.name}:{options.port}" for pod in pods] for role, pods in names.items()}
-    objects = (_jobset if options.kind is Kind.JOBSET else _indexed_job)(workload, options, addresses)
+    build = {Kind.JOBSET: _jobset, Kind.JOB: _indexed_job, Kind.TRAINJOB: _trainjob}[options.kind]
+    objects = build(workload, options, addresses)
     if options.network_policy:  # only the job's pods may connect to them, on any port: NCCL chooses its own
         spec = {
             "podSelector": {"matchLabels": options.labels},
@@ -63,13 +66,10 @@ def manifest(workload: Workload, options: KubernetesOptions) -> list[dict[str, A
     return objects
 
 
-def _object(
-    version: str, kind: str, options: KubernetesOptions, spec: dict[str, Any], queue: str | None = None
-) -> dict[str, Any]:
-    """An object; `queue` is Kueue's, of the one that it admits."""
-    labels = options.labels if queue is None else {**options.labels, "kueue.x-k8s.io/queue-name": queue}
+def _object(version: str, kind: str, options: KubernetesOptions, spec: dict[str, Any], **labels: str) -> dict[str, Any]:
+    """An object; `labels` are its own, besides those of all."""
     namespace = {} if options.namespace is None else {"namespace": options.namespace}
-    metadata = {"name": options.name, **namespace, "labels": labels}
+    metadata = {"name": options.name, **namespace, "labels": {**options.labels, **labels}}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
@@ -97,44 +97,56 @@ def _indexed_job(
     }
     return [
         _object("v1", "Service", options, service),
-        _object("batch/v1", "Job", options, job, options.queue),
+        _object("batch/v1", "Job", options, job, **options.queue_label),
     ]
 
 
 def _jobset(workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]) -> list[dict[str, Any]]:
+    spec = _jobset_spec(workload, options, addresses)
+    return [_object("jobset.x-k8s.io/v1alpha2", "JobSet", options, spec, **options.queue_label)]
+
+
+def _trainjob(workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """A runtime with all of the JobSet, and the TrainJob that runs it: TF_CONFIG suits no other number of nodes."""
+    spec = _jobset_spec(workload, options, addresses)
+    (nodes,) = [each["template"] for each in spec["replicatedJobs"] if each["name"] == NODE]
+    nodes["metadata"] = {"labels": {f"{_TRAINER}/trainjob-ancestor-step": "trainer"}}
+    runtime = {  # without the policy of a framework, which would set variables
+        "mlPolicy": {"numNodes": workload.roles["worker"].count},
+        "template": {"metadata": {"labels": options.labels}, "spec": spec},
+    }
+    job = {"runtimeRef": {"apiGroup": _TRAINER, "kind": "TrainingRuntime", "name": options.name}}
+    framework = {f"{_TRAINER}/framework": "tensorflow"}
+    return [
+        _object(f"{_TRAINER}/v1alpha1", "TrainingRuntime", options, runtime, **framework),
+        _object(f"{_TRAINER}/v1alpha1", "TrainJob", options, job, **options.queue_label),
+    ]
+
+
+def _jobset_spec(workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]) -> dict[str, Any]:
     """One Job for each role, restarted together. The controller creates the Service that gives the pods their names."""
     # The first rule that matches counts; without one, the JobSet is restarted, at most `max_restarts` times. The rule
     # for exit code 2 needs JobSet 0.10: older ones do not know onJobFailureMessagePatterns.
+    wrong_input = {"onJobFailureMessagePatterns": [f"matching FailJob rule at index {WRONG_INPUT}$"]}
     rules = [
-        {
-            "name": "wrongInput",
-            "action": "FailJobSet",
-            "onJobFailureReasons": ["PodFailurePolicy"],
-            "onJobFailureMessagePatterns": [f"matching FailJob rule at index {WRONG_INPUT}$"],
-        },
-        {
-            "name": "preempted",
-            "action": "RestartJobSetAndIgnoreMaxRestarts",
-            "onJobFailureReasons": ["PodFailurePolicy"],
-        },
-        {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
+        {"name": name, "action": action, "onJobFailureReasons": [reason], **message}
+        for name, action, reason, message in (
+            ("wrongInput", "FailJobSet", "PodFailurePolicy", wrong_input),
+            ("preempted", "RestartJobSetAndIgnoreMaxRestarts", "PodFailurePolicy", {}),
+            ("deadline", "FailJobSet", "DeadlineExceeded", {}),
+        )
     ]
-    leading = [name for name, role in workload.roles.items() if role.leads]
-    spec = {
+    jobs = {role: _job_spec(workload, options, role, addresses) for role in workload.roles}
+    leading = [options.job_of(name) for name, role in workload.roles.items() if role.leads]
+    return {
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": leading},
-        "failurePolicy": {
-            "maxRestarts": workload.max_restarts,
-            "restartStrategy": "BlockingRecreate",
-            "rules": rules,
-        },
+        "failurePolicy": {"maxRestarts": workload.max_restarts, "restartStrategy": "BlockingRecreate", "rules": rules},
         "ttlSecondsAfterFinished": KEEP_S,
         "replicatedJobs": [
-            {"name": role, "replicas": 1, "template": {"spec": _job_spec(workload, options, role, addresses)}}
-            for role in workload.roles
+            {"name": options.job_of(role), "replicas": 1, "template": {"spec": spec}} for role, spec in jobs.items()
         ],
     }
-    return [_object("jobset.x-k8s.io/v1alpha2", "JobSet", options, spec, options.queue)]
 
 
 def _job_spec(
@@ -145,7 +157,7 @@ def _job_spec(
     # Each rule fails the Job, with a message that names its index. The status is optional from Kubernetes 1.35 on only.
     rules: list[dict[str, Any]] = [{"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
     for code in (ExitCode.PREEMPTED, ExitCode.USAGE):
-        rules.append({"onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(code)]}})
+        rules.append({"onExitCodes": {"containerName": options.container, "operator": "In", "values": [int(code)]}})
     deadline = {} if workload.timeout_s is None else {"activeDeadlineSeconds": math.ceil(workload.timeout_s)}
     return {
         "completionMode": "Indexed",
@@ -195,12 +207,8 @@ def pod_template(
         arguments += ["--name", f"{options.name}-{role}-{_INDEX_REFERENCE}"]
     if workload.command:
         arguments += ["--", *map(literal, workload.command)]
-    container: dict[str, Any] = {
-        "name": CONTAINER,
-        "image": options.image,
-        "command": ["tfdist"],
-        "args": arguments,
-    }
+    container: dict[str, Any] = {"name": options.container, "image": options.image}
+    container |= {"command": ["tfdist"], "args": arguments}
     limits = {"cpu": str(options.cpus or ""), "memory": options.memory or "", "nvidia.com/gpu": str(gpus or "")}
     if any(limits.values()):
         container["resources"] = {"limits": {name: value for name, value in limits.items() if value}}
@@ -216,9 +224,7 @@ def pod_template(
         "automountServiceAccountToken": False,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
+            **dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), _USER),
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
@@ -246,7 +252,7 @@ def _environment(
         sources["CUDA_VISIBLE_DEVICES"] = {"value": NO_GPUS}
     sources |= {name: {"value": literal(value)} for name, value in workload.env.items()}
     fixed = [field_variable(INDEX, "metadata.annotations['batch.kubernetes.io/job-completion-index']")]
-    if options.kind is Kind.JOBSET:  # the pods know their attempt, because those of the one before had the same names
+    if options.kind is not Kind.JOB:  # the pods know their attempt, because those of the one before had the same names
         fixed.append(field_variable("TFDIST_ATTEMPT", "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"))
     if "--inherit" in workload.arguments:
         fixed.append({"name": "TF_CONFIG", "value": tf_config(addresses, role)})

@@ -11,6 +11,8 @@ from tfdist.launch.str_enum import StrEnum
 
 VOLUME = "/tfdist"
 """Where pods mount the volume of --pvc."""
+NODE = "node"
+"""Name of the workers' Job and container in Kubeflow Trainer, whose webhook requires that of the container."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Kind(StrEnum):
     """A JobSet (jobset.x-k8s.io), with one Job per role; it restarts all pods together."""
     JOB = "job"
     """An Indexed Job (batch/v1) and a headless Service. The tasks have one role, and are not restarted."""
+    TRAINJOB = "trainjob"
+    """A TrainJob of Kubeflow Trainer v2, and the TrainingRuntime from which its controller creates such a JobSet."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,20 @@ class KubernetesOptions:
     def labels(self) -> dict[str, str]:
         """Labels of all objects and pods of the job."""
         return {"app.kubernetes.io/name": "tfdist", "app.kubernetes.io/instance": self.name}
+
+    @property
+    def queue_label(self) -> dict[str, str]:
+        """Label of the object that Kueue admits; empty without --queue."""
+        return {} if self.queue is None else {"kueue.x-k8s.io/queue-name": self.queue}
+
+    @property
+    def container(self) -> str:
+        """Name of the container of each pod."""
+        return NODE if self.kind is Kind.TRAINJOB else "tfdist"
+
+    def job_of(self, role: str) -> str:
+        """Name of the Job of a role in a JobSet."""
+        return NODE if self.kind is Kind.TRAINJOB and role == "worker" else role
 
     @property
     def folder(self) -> str | None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import tfdist
-from tfdist.cli.__main__ import FAILED, INTERRUPTED, run_command
+from tfdist.cli.__main__ import FAILED, INTERRUPTED, USAGE, run_command
 from tfdist.cli.command import run
 from tfdist.jobs.options import HOST_OPTIONS, RECOVERY_OPTIONS, TIMEOUT_OPTIONS, TRAINING
 from tfdist.launch.errors import ExitCode
@@ -197,6 +197,28 @@ def test_an_interrupt_that_python_wraps_in_another_error_is_no_traceback(monkeyp
     monkeypatch.setattr("tfdist.cli.command.run", interrupted)
     assert run_command() == INTERRUPTED == ExitCode.INTERRUPTED
     assert FAILED == ExitCode.FAILED
+
+
+OTHER_SYSTEM = """
+import sys
+sys.platform = {platform!r}
+for name in ("fcntl", "grp", "pwd", "resource", "termios", "tty", "typer", "rich", "pandas", "psutil", "tensorflow"):
+    sys.modules[name] = None
+sys.argv = ["tfdist", "launch"]
+import runpy
+from tfdist.cli.__main__ import main
+{call}
+"""
+
+
+@pytest.mark.parametrize("call", ["main()", "runpy.run_module('tfdist', run_name='__main__')"])
+@pytest.mark.parametrize("platform", ["darwin", "win32", "cygwin"])
+def test_another_system_is_refused_in_one_sentence_before_anything_is_imported_that_it_lacks(platform, call):
+    code = OTHER_SYSTEM.format(platform=platform, call=call)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    sentence = f"tfdist: this is {platform}, and tfdist needs Linux; use WSL, or a Linux machine\n"
+    assert (done.returncode, done.stdout, done.stderr) == (USAGE, "", sentence)
+    assert USAGE == ExitCode.USAGE
 
 
 def test_nothing_is_imported_where_an_interrupt_would_be_a_traceback():

@@ -254,7 +254,7 @@ def test_variables_are_copied_and_secrets_are_not(capsys, monkeypatch):
 
 
 REFUSED = [
-    (["--kind", "jobst"], "--kind jobst: did you mean jobset? Choose from jobset, job"),
+    (["--kind", "jobst"], "--kind jobst: did you mean jobset? Choose from jobset, job, trainjob"),
     (["--kind", "job", "--ps", "1"], "--kind job: all its pods are alike, and these have the roles chief, worker and ps"),
     (["--workers", "0"], "--workers 0: must be at least 1"),
     (["--workers", "-1"], "--workers -1: must be at least 1"),
@@ -305,6 +305,7 @@ ACCEPTED = [
     (*PARAMETER_SERVER, "--preset", "smoke", "--pvc", "data", "--checkpoint-every", "20", "--max-restarts", "1"),
     (*PARAMETER_SERVER, "--preset", "smoke", "--dataset", "digits", "--epochs", "2", "--stall-timeout", "0"),
     (*MULTI_WORKER, "--kind", "job", "--", "true"),
+    (*MULTI_WORKER, "--kind", "trainjob", "--max-restarts", "1", "--", "true"),
     ("--strategy", "between-graph", "--sync", *PARAMETER_SERVER, "--preset", "smoke"),
     ("--strategy", "in-graph", *PARAMETER_SERVER, "--preset", "smoke"),
     (*PARAMETER_SERVER, "-x", "A=$(B)", "--keras", "3", "--", "sh", "-c", "echo $$"),

@@ -9,6 +9,7 @@ import time
 import pytest
 import yaml
 
+from tests.launch.kubernetes.kubelet import with_jobset
 from tfdist.cli.command import run
 
 from . import namespaces
@@ -22,10 +23,11 @@ MULTI_WORKER = ("--strategy", "multiworker", "--workers", "2")
 SERVED = ("--strategy", "parameter-server", "--workers", "1", "--ps", "1")
 
 
-def jobset(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
-    """The JobSet that `tfdist manifest` prints, after its NetworkPolicy."""
-    assert run(["manifest", "--image", "image", "--name", "demo", "--pvc", "data", "launch", *arguments]) == 0
-    (_, document) = yaml.safe_load_all(capsys.readouterr().out)
+def jobset(capsys: pytest.CaptureFixture[str], *arguments: str, kind: str = "jobset") -> dict:
+    """The JobSet that `tfdist manifest` prints, after its NetworkPolicy, or that Trainer creates of what it prints."""
+    options = ("--image", "image", "--name", "demo", "--pvc", "data", "--kind", kind)
+    assert run(["manifest", *options, "launch", *arguments]) == 0
+    (_, document) = with_jobset(yaml.safe_load_all(capsys.readouterr().out))
     return document
 
 
@@ -89,10 +91,15 @@ def test_variables_refer_only_to_those_before_them():
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("strategy", "victim"), [pytest.param(MULTI_WORKER, "worker-1", marks=pytest.mark.core), (SERVED, "ps-0")]
+    ("strategy", "kind", "victim"),
+    [
+        pytest.param(MULTI_WORKER, "jobset", "worker-1", marks=pytest.mark.core),
+        (SERVED, "jobset", "ps-0"),
+        (MULTI_WORKER, "trainjob", "node-1"),
+    ],
 )
-def test_a_killed_pod_restarts_the_set_which_continues_from_the_checkpoint(strategy, victim, pods, capsys):
-    document = jobset(capsys, *strategy, *TRAINING, "--max-restarts", "2")
+def test_a_killed_pod_restarts_the_set_which_continues_from_the_checkpoint(strategy, kind, victim, pods, capsys):
+    document = jobset(capsys, *strategy, *TRAINING, "--max-restarts", "2", kind=kind)
     killer = Killer(victim)
     with pods(document) as set_run:
         assert set_run.run(killer) == "Completed", set_run.logs()

@@ -3,6 +3,7 @@
 Source of how references are replaced: expand.go of Kubernetes, where `$$` is `$`, and an unknown reference stays.
 """
 
+import copy
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,15 +35,47 @@ class Pod:
         return container
 
 
+ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+
+
+def with_jobset(objects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The objects, with the JobSet that Kubeflow Trainer creates in place of a TrainJob and its runtime.
+
+    Sources: core/trainingruntime.go, plugins/jobset/{jobset,builder}.go and trainingruntime_webhook.go of Trainer 2.3.
+    """
+    kept, runtimes = [], {}
+    for each in objects:
+        if each["kind"] == "TrainingRuntime":
+            runtimes[each["metadata"]["name"]] = copy.deepcopy(each["spec"])
+        elif each["kind"] == "TrainJob":
+            reference = each["spec"]["runtimeRef"]
+            assert (reference["apiGroup"], reference["kind"]) == ("trainer.kubeflow.org", "TrainingRuntime")
+            runtime = runtimes[reference["name"]]
+            spec = runtime["template"]["spec"]
+            (nodes,) = (job["template"] for job in spec["replicatedJobs"] if "metadata" in job["template"])
+            assert nodes["metadata"]["labels"] == {ANCESTOR: "trainer"}
+            assert [each["name"] for each in nodes["spec"]["template"]["spec"]["containers"]] == ["node"]
+            nodes["spec"] |= dict.fromkeys(("parallelism", "completions"), runtime["mlPolicy"]["numNodes"])
+            metadata = {"name": each["metadata"]["name"], **runtime["template"]["metadata"]}
+            kept.append(
+                {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
+            )
+        else:
+            kept.append(each)
+    return kept
+
+
 def pods(objects: Iterable[Mapping[str, Any]], attempt: int = 0) -> list[Pod]:
     """The pods of a manifest; `attempt`: how often its JobSet was restarted."""
-    for each in objects:
+    for each in with_jobset(objects):
         name = each["metadata"]["name"]
         if each["kind"] == "JobSet":
             label = {"jobset.sigs.k8s.io/restart-attempt": str(attempt)}
             jobs = {job["name"]: job["template"]["spec"] for job in each["spec"]["replicatedJobs"]}
             return [
-                pod for role, job in jobs.items() for pod in pods_of_job(role, job, f"{name}-{role}-0", name, label)
+                pod
+                for job, spec in jobs.items()
+                for pod in pods_of_job("worker" if job == "node" else job, spec, f"{name}-{job}-0", name, label)
             ]
         if each["kind"] == "Job":
             return list(pods_of_job("worker", each["spec"], name, each["spec"]["template"]["spec"]["subdomain"], {}))

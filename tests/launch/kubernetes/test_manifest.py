@@ -1,12 +1,14 @@
 """The objects of a manifest, and options that are refused."""
 
+import json
+
 import pytest
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.kubernetes.manifest import manifest
 from tfdist.launch.kubernetes.options import Kind
 
-from .kubelet import pods
+from .kubelet import pods, with_jobset
 from .workloads import MULTI_WORKER, PARAMETER_SERVER, options, workload
 
 
@@ -17,11 +19,13 @@ def kinds(**values):
 def test_policies_and_services_exist_before_the_pods():
     assert kinds() == ["NetworkPolicy", "JobSet"]
     assert kinds(kind=Kind.JOB) == ["NetworkPolicy", "Service", "Job"]
+    assert kinds(kind=Kind.TRAINJOB) == ["NetworkPolicy", "TrainingRuntime", "TrainJob"]
     assert kinds(network_policy=False) == ["JobSet"]
 
 
-def test_the_namespace_is_that_of_every_object_and_the_queue_only_that_of_the_job():
-    objects = manifest(workload(), options(kind=Kind.JOB, namespace="team", queue="gpus"))
+@pytest.mark.parametrize("kind", [Kind.JOB, Kind.TRAINJOB])
+def test_the_namespace_is_that_of_every_object_and_the_queue_only_that_of_the_job(kind):
+    objects = manifest(workload(), options(kind=kind, namespace="team", queue="gpus"))
     assert {each["metadata"]["namespace"] for each in objects} == {"team"}
     queues = [each["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") for each in objects]
     assert queues == [None, None, "gpus"]
@@ -30,7 +34,7 @@ def test_the_namespace_is_that_of_every_object_and_the_queue_only_that_of_the_jo
 
 @pytest.mark.parametrize("kind", Kind)
 def test_a_finished_job_is_kept_for_a_day(kind):
-    (*_, last) = manifest(workload(), options(kind=kind))
+    (*_, last) = with_jobset(manifest(workload(), options(kind=kind)))
     assert last["spec"]["ttlSecondsAfterFinished"] == 86400
 
 
@@ -84,7 +88,8 @@ def test_a_value_that_the_api_server_accepts_is_accepted(values):
 
 @pytest.mark.parametrize("kind", Kind)
 def test_the_longest_name_of_a_pod_has_63_characters(kind):
-    longest = {"jobset": 63 - len("-worker-0-2-abcde"), "job": 63 - len("-2-abcde")}[kind]
+    before = {"jobset": "-worker-0", "job": "", "trainjob": "-node-0"}[kind]
+    longest = 63 - len(f"{before}-2-abcde")
     objects = manifest(workload(MULTI_WORKER), options(kind=kind, name="a" * longest))
     assert max(len(f"{pod.hostname}-abcde") for pod in pods(objects)) == 63
     with pytest.raises(TfdistError, match=f"characters; use at most {longest}$"):
@@ -96,3 +101,20 @@ def test_a_job_is_for_one_role_without_restarts():
         manifest(workload(PARAMETER_SERVER), options(kind=Kind.JOB))
     with pytest.raises(TfdistError, match="--max-restarts 3: a Job cannot restart all its pods together"):
         manifest(workload(max_restarts=3), options(kind=Kind.JOB))
+
+
+@pytest.mark.parametrize("roles", [MULTI_WORKER, PARAMETER_SERVER], ids=["multiworker", "parameter-server"])
+def test_a_trainjob_runs_the_jobset_with_the_names_that_trainer_requires(roles):
+    text = json.dumps(manifest(workload(roles, max_restarts=3), options(pvc="data"))[-1]["spec"])
+    text = text.replace('"name": "tfdist", "image"', '"name": "node", "image"').replace(
+        "training-worker-0", "training-node-0"
+    )
+    text = text.replace('"containerName": "tfdist"', '"containerName": "node"').replace(
+        '"name": "worker"', '"name": "node"'
+    )
+    text = text.replace('"targetReplicatedJobs": ["worker"]', '"targetReplicatedJobs": ["node"]')
+    (_, jobset) = with_jobset(manifest(workload(roles, max_restarts=3), options(kind=Kind.TRAINJOB, pvc="data")))
+    (nodes,) = (each["template"] for each in jobset["spec"]["replicatedJobs"] if each["name"] == "node")
+    assert nodes.pop("metadata") == {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    assert jobset["spec"] == json.loads(text)
+    assert jobset["metadata"]["name"] == "training"

@@ -11,7 +11,7 @@ import pytest
 from tfdist.launch.kubernetes.manifest import manifest
 from tfdist.launch.kubernetes.options import Kind
 
-from .kubelet import pods
+from .kubelet import pods, with_jobset
 from .workloads import MULTI_WORKER, PARAMETER_SERVER, options, workload
 
 BOTH = [MULTI_WORKER, PARAMETER_SERVER]
@@ -21,13 +21,14 @@ REASONS = {
 }  # fmt: skip
 
 
-def jobset(roles, **values):
-    return manifest(workload(roles, **values), options(pvc="data", gpus=2))[-1]
+def jobset(roles, kind=Kind.JOBSET, **values):
+    return with_jobset(manifest(workload(roles, **values), options(kind=kind, pvc="data", gpus=2)))[-1]
 
 
 def jobs(roles):
-    """The specs of Jobs in manifests of both kinds."""
-    yield from (each["template"]["spec"] for each in jobset(roles)["spec"]["replicatedJobs"])
+    """The specs of Jobs in manifests of all kinds."""
+    for kind in (Kind.JOBSET, Kind.TRAINJOB):
+        yield from (each["template"]["spec"] for each in jobset(roles, kind)["spec"]["replicatedJobs"])
     if roles is MULTI_WORKER:
         yield manifest(workload(roles), options(kind=Kind.JOB))[-1]["spec"]
 
@@ -65,11 +66,12 @@ def test_variables_volumes_and_grace_period_of_a_pod_fit_together(roles):
         assert spec["terminationGracePeriodSeconds"] > workload().save_s
 
 
+@pytest.mark.parametrize("kind", [Kind.JOBSET, Kind.TRAINJOB])
 @pytest.mark.parametrize("roles", BOTH, ids=IDS)
-def test_the_policies_of_a_jobset_refer_to_what_exists(roles):
-    spec = jobset(roles)["spec"]
+def test_the_policies_of_a_jobset_refer_to_what_exists(roles, kind):
+    spec = jobset(roles, kind)["spec"]
     names = [each["name"] for each in spec["replicatedJobs"]]
-    assert names == list(roles)
+    assert names == [role if kind is Kind.JOBSET or role != "worker" else "node" for role in roles]
     assert set(spec["successPolicy"]["targetReplicatedJobs"]) <= set(names)
     rules = spec["failurePolicy"]["rules"]
     assert len({each["name"] for each in rules}) == len(rules)
@@ -81,6 +83,7 @@ def test_the_policies_of_a_jobset_refer_to_what_exists(roles):
 def test_the_leading_roles_decide_success():
     assert jobset(MULTI_WORKER)["spec"]["successPolicy"]["targetReplicatedJobs"] == ["worker"]
     assert jobset(PARAMETER_SERVER)["spec"]["successPolicy"]["targetReplicatedJobs"] == ["chief"]
+    assert jobset(MULTI_WORKER, Kind.TRAINJOB)["spec"]["successPolicy"]["targetReplicatedJobs"] == ["node"]
 
 
 def action(failure_policy, reason, message):
@@ -131,9 +134,10 @@ def test_a_deadline_ends_the_jobset():
     assert action(spec["failurePolicy"], "DeadlineExceeded", "Job was active longer than its deadline") == "FailJobSet"
 
 
+@pytest.mark.parametrize("kind", [Kind.JOBSET, Kind.TRAINJOB])
 @pytest.mark.parametrize("roles", BOTH, ids=IDS)
-def test_tf_config_names_each_pod_as_dns_does(roles):
-    found = pods(manifest(workload(roles), options(name="mine", port=5000)))
+def test_tf_config_names_each_pod_as_dns_does(roles, kind):
+    found = pods(manifest(workload(roles), options(kind=kind, name="mine", port=5000)))
     check_addresses(found)
     assert {pod.subdomain for pod in found} == {"mine"}
 
@@ -160,15 +164,17 @@ def parsed(pod):
     return json.loads(pod.env["TF_CONFIG"])
 
 
-def test_an_attempt_is_known_to_each_pod_of_a_jobset():
-    objects = manifest(workload(PARAMETER_SERVER), options())
+@pytest.mark.parametrize("kind", [Kind.JOBSET, Kind.TRAINJOB])
+def test_an_attempt_is_known_to_each_pod_of_a_jobset(kind):
+    objects = manifest(workload(PARAMETER_SERVER), options(kind=kind))
     assert {pod.env["TFDIST_ATTEMPT"] for pod in pods(objects, attempt=2)} == {"2"}
     assert [pod.env["TFDIST_INDEX"] for pod in pods(objects)] == ["0", "0", "1", "0", "1"]
 
 
+@pytest.mark.parametrize("kind", [Kind.JOBSET, Kind.TRAINJOB])
 @pytest.mark.parametrize("roles", BOTH, ids=IDS)
-def test_only_the_pods_of_the_job_can_connect_to_them(roles):
-    policy, jobset = manifest(workload(roles), options(name="mine"))
+def test_only_the_pods_of_the_job_can_connect_to_them(roles, kind):
+    policy, jobset = with_jobset(manifest(workload(roles), options(kind=kind, name="mine")))
     admitted = policy["spec"]["podSelector"]["matchLabels"]
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": admitted}}]}]
