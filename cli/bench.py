@@ -106,7 +106,7 @@ def _judge(
         rows.append({**row, "too_slow": slow})
     if code or bound is None:
         return code, rows
-    if not rows:
+    if not any(found.interval for _, found in versions):
         return ExitCode.NOTHING_COMPARED, rows
     return ExitCode.FAILED if any(row["too_slow"] for row in rows) else code, rows
 

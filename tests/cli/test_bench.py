@@ -4,16 +4,21 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.bench.conftest import save_record
+from tests.bench.dashboards import load_bencher, load_github
 from tests.bench.fake_arms import FakeArms
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import ScalingSweep
 from tfdist.bench.progress import Progress
+from tfdist.bench.reading import read_folder
+from tfdist.bench.report.summary import summarize
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, run_session
 from tfdist.bench.suites.arms import resolve_arms
@@ -274,13 +279,36 @@ def test_a_gate_compares_each_arm_with_its_base(
     assert re.search(rf"^one-device: [01]\.\d+ times its base \([\d.]+ to [\d.]+\): {verdict}$", printed.err, re.M)
 
 
-def test_a_gate_that_compared_nothing_has_an_exit_code_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tfdist.cli.bench.run_session", save_nothing)
+@pytest.mark.parametrize("turns", ["none", "too few for an interval"])
+def test_a_gate_that_compared_nothing_has_an_exit_code_of_its_own(turns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = RunnerHooks(Progress(), FakeArms())
+    saved = save_nothing if turns == "none" else lambda session, *_: run_session(session, fakes)
+    monkeypatch.setattr("tfdist.cli.bench.run_session", saved)
     monkeypatch.setattr("tfdist.cli.bench.report_on", lambda *_: SimpleNamespace(to_json=dict))
-    words = ["--arm", "one-device", "--against", ".", "--fail-slower", "5%", "--quiet", "--", "true"]
+    words = ["--arm", "one-device", "--rounds", "2", "--against", ".", "--fail-slower", "5%", "--quiet", "--", "true"]
     assert run(["bench", "--suite", "cpu", *words]) == 3
+
+
+@pytest.mark.parametrize(("form", "load"), [("bencher", load_bencher), ("github", load_github)])
+def test_export_prints_figures_that_dashboards_load(
+    form: str,
+    load: Callable[[Any], dict[str, object]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fakes = RunnerHooks(Progress(), FakeArms())
+    monkeypatch.setattr("tfdist.cli.bench.run_session", lambda session, *_: run_session(session, fakes))
+    monkeypatch.setattr(
+        "tfdist.cli.bench.report_on",
+        lambda session, *_: SimpleNamespace(rows=summarize([read_folder(session.root, "")])),
+    )
+    (tmp_path / "train.py").write_text("import tfdist.measure")
+    words = ["--suite", "cpu", "--arm", "one-device", "--against", ".", "--quiet", "--export", form]
+    assert run(["bench", *words, "--", "python", "train.py"]) == 0
+    found = load(json.loads(capsys.readouterr().out))
+    ratio = {"bencher": [], "github": ["one-device: ratio"]}[form]  # with Bencher a measure of the arm
+    assert list(found) == ["one-device", "one-device (base)", *ratio]
 
 
 def save_nothing(session: Session, *_: object) -> int:
