@@ -4,9 +4,6 @@ Screenshots are kept in test-output/.
 """
 
 import base64
-import json
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,23 +16,20 @@ from selenium.webdriver.support.expected_conditions import alert_is_present
 
 from tests.bench.hostile import TEXTS, spoil
 from tests.bench.report.figures.test_colors import contrast
+from tests.integration.browser import clear_logs, needs_chromium, open_browser, requests
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.write import write_page
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "bench_results" / "20261124T102831Z-cpu"
 OUTPUT = ROOT / "test-output"
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 HEIGHT = 900
 TEXT_COLORS = """
 return [...document.querySelectorAll("body *")].filter(e => [...e.childNodes].some(
   n => n.nodeType === 3 && n.textContent.trim()) && e.checkVisibility() && !["SCRIPT", "STYLE"].includes(e.tagName))
   .map(e => getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"])"""
 
-pytestmark = [
-    pytest.mark.thorough,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromium-driver: apt-get install both"),
-]
+pytestmark = [pytest.mark.thorough, needs_chromium]
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    profile = tmp_path_factory.mktemp("profile")
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium's sandbox does not work for root
-    for argument in (
-        *sandbox,
-        "--headless=new",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-        f"--user-data-dir={profile}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+    driver = open_browser(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
 
@@ -99,13 +80,10 @@ def test_the_page_fits_and_can_be_read(browser: webdriver.Chrome, page: Path, wi
 
 @pytest.mark.core
 def test_it_loads_alone_and_without_an_error(browser: webdriver.Chrome, page: Path) -> None:
-    for kind in ("browser", "performance"):
-        browser.get_log(kind)
+    clear_logs(browser)
     show(browser, page, 1280, "light")
     assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    requests = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    assert requests == [page.as_uri()]
+    assert requests(browser) == [page.as_uri()]
 
 
 @pytest.mark.parametrize("name", TEXTS)

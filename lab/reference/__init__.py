@@ -1,0 +1,1 @@
+"""The generated part of the documentation: reference pages, manual pages and the index of the site."""
