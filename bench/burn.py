@@ -6,8 +6,9 @@ others, because nobody knows how fast a host should be.
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from itertools import combinations, count
+from itertools import combinations
 from pathlib import Path
 from queue import SimpleQueue
 from signal import SIGINT
@@ -68,70 +69,78 @@ def burn(machines: Machines, seconds: float, on_step: Callable[[str], None]) -> 
     hosts, found = list(machines), BurnResult()
     if len(hosts) < 2:
         raise TfdistError("--burn compares hosts with each other: name two or more with --hosts, or omit it")
-    numbers = count()
+    on_step(f"{' and '.join(host.name for host in hosts[:2])}{' ...' if len(hosts) > 2 else ''} compute")
+    with _noted(found, "all hosts"):
+        _compute(machines, seconds, found)
     neighbours = zip(hosts, [*hosts[1:], hosts[0]], strict=True)
     pairs = list(combinations(hosts, 2) if len(hosts) <= MEASURE_ALL_PAIRS else neighbours)
-    with tempfile.TemporaryDirectory(prefix="tfdist-burn-") as folder:
-
-        def measured(name: str, spec: StrategyChoice, of: Machines, turn: Callable[[Parked], Turn]) -> Parked | None:
-            policy = Policy(timeout_s=START_S + seconds)
-            start = ArmStart(name, 1, spec, (), of, Path(folder, str(next(numbers))), policy)
-            try:
-                return _measured(start, turn)
-            except TfdistError as error:
-                found.failed[name] = str(error)
-                return None
-
-        on_step(f"{' and '.join(host.name for host in hosts[:2])}{' ...' if len(hosts) > 2 else ''} compute")
-        workers = sum(machine.slots or 1 for machine in machines.values())
-        choices = {"strategy": StrategyName.INDEPENDENT, "workers": workers, "dataset": "synthetic"}
-        spec = replace(resolve(choices, combined(machines), "smoke").spec, cores_per_device=None)
-        parked = measured("all hosts", spec, machines, lambda parked: plan_turn(seconds, parked.step_s, seconds / 10))
-        for plan in plan_training(spec, machines).plans if parked else ():
-            windows = parked.windows.get(plan.task.name, ()) if parked else ()
-            rate = median(window.examples / window.elapsed_s for window in windows) if windows else 0.0
-            found.images_per_s[plan.host] = found.images_per_s.get(plan.host, 0.0) + rate
-            reasons = {gpu.throttle for window in windows if window.usage for gpu in window.usage.gpus} - {""}
-            if reasons:
-                found.throttled[plan.host] = ", ".join(sorted(reasons))
-        for pair in pairs:
-            name = f"{pair[0].name} and {pair[1].name}"
-            on_step(f"{name} exchange")
+    for pair in pairs:
+        name = f"{pair[0].name} and {pair[1].name}"
+        on_step(f"{name} exchange")
+        with _noted(found, name):
             two = {host: replace(machines[host], slots=1) for host in pair}
-            choice = resolve_strategy({"strategy": StrategyName.MULTI_WORKER, "workers": 2}, combined(two)).spec
-            values = {each.name: getattr(choice, each.name) for each in fields(choice)}
-            exchange = CollectiveSpec(**values, sizes=(SIZE,), turn_s=seconds / len(pairs))
-            parked = measured(name, exchange, two, lambda _: TURN)
-            for observed in parked.observed.values() if parked else ():
-                case = observed["collectives"][0]
-                speed = algbw(case["bytes"], case["seconds"] / case["iterations"])  # busbw of two ranks is algbw
-                found.busbw[pair] = min(speed, found.busbw.get(pair, speed))
+            found.busbw[pair] = _exchange(two, seconds / len(pairs))
     return found
 
 
-def _measured(start: ArmStart, turn: Callable[[Parked], Turn]) -> Parked:
-    """Start an arm, measure a turn, and end it.
+@contextmanager
+def _noted(found: BurnResult, name: str) -> Iterator[None]:
+    try:
+        yield
+    except TfdistError as error:
+        found.failed[name] = str(error)
+
+
+def _compute(machines: Machines, seconds: float, found: BurnResult) -> None:
+    """Note the images/s of each host, and why its GPUs lowered their clocks, while all train independently."""
+    workers = sum(machine.slots or 1 for machine in machines.values())
+    choices = {"strategy": StrategyName.INDEPENDENT, "workers": workers, "dataset": "synthetic"}
+    spec = replace(resolve(choices, combined(machines), "smoke").spec, cores_per_device=None)
+    parked = _measured(spec, machines, seconds, lambda parked: plan_turn(seconds, parked.step_s, seconds / 10))
+    for plan in plan_training(spec, machines).plans:
+        windows = parked.windows.get(plan.task.name, ())
+        rate = median(window.examples / window.elapsed_s for window in windows) if windows else 0.0
+        found.images_per_s[plan.host] = found.images_per_s.get(plan.host, 0.0) + rate
+        reasons = {gpu.throttle for window in windows if window.usage for gpu in window.usage.gpus} - {""}
+        if reasons:
+            found.throttled[plan.host] = ", ".join(sorted(reasons))
+
+
+def _exchange(machines: Machines, seconds: float) -> float:
+    """Bus bandwidth of the all-reduce between two hosts, GB/s, of the task that saw less."""
+    choice = resolve_strategy({"strategy": StrategyName.MULTI_WORKER, "workers": 2}, combined(machines)).spec
+    values = {each.name: getattr(choice, each.name) for each in fields(choice)}
+    spec = CollectiveSpec(**values, sizes=(SIZE,), turn_s=seconds)
+    parked = _measured(spec, machines, seconds, lambda _: TURN)
+    cases = [observed["collectives"][0] for observed in parked.observed.values()]
+    return min(algbw(case["bytes"], case["seconds"] / case["iterations"]) for case in cases)  # busbw of two ranks too
+
+
+def _measured(spec: StrategyChoice, machines: Machines, seconds: float, turn: Callable[[Parked], Turn]) -> Parked:
+    """Start an arm, measure a turn of about `seconds`, and end it.
 
     Raises:
         TfdistError: it failed; the reason.
     """
-    news: SimpleQueue[News] = SimpleQueue()
-    arm, parked = start_arm(start, news.put), list[Parked]()
-    try:
-        while True:
-            match news.get():
-                case Parked() as last:
-                    parked.append(last)
-                    arm.release(turn(last) if len(parked) == 1 else END)
-                case Ended(record=record):
-                    if len(parked) < 2:
-                        raise TfdistError(record.reason)
-                    return parked[-1]
-    except KeyboardInterrupt:
-        arm.interrupt(SIGINT)
-        while not isinstance(news.get(), Ended):
-            pass
-        raise
+    news, parked = SimpleQueue[News](), list[Parked]()
+    with tempfile.TemporaryDirectory(prefix="tfdist-burn-") as folder:
+        policy = Policy(timeout_s=START_S + seconds)
+        arm = start_arm(ArmStart("burn", 1, spec, (), machines, Path(folder, "run"), policy), news.put)
+        try:
+            while True:
+                match news.get():
+                    case Parked() as last:
+                        parked.append(last)
+                        arm.release(turn(last) if len(parked) == 1 else END)
+                    case Ended(record=record):
+                        if len(parked) < 2:
+                            raise TfdistError(record.reason)
+                        return parked[-1]
+        except KeyboardInterrupt:
+            arm.interrupt(SIGINT)
+            while not isinstance(news.get(), Ended):
+                pass
+            raise
 
 
 def rows_of(found: BurnResult) -> Iterator[CheckResult]:

@@ -242,9 +242,18 @@ def launch(
         choices = {name: value for name, value in choices.items() if name != "log_limit"}
         job = LaunchOptions(choices, tuple(command or ()), port, variables, inherited, recovery)
         policy = replace(policy, timeout_s=timeout, log_limit=limit, **recovery.policy)
-        lines = LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet)
-        figures = metrics_options(metrics, metrics_file)
-        options = RunOptions(name, runs_dir, dry_run, json, output, lines, figures, trace, burn, requeue)
+        options = RunOptions(
+            name=name,
+            runs_dir=runs_dir,
+            dry_run=dry_run,
+            json=json,
+            output=output,
+            lines=LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet),
+            metrics=metrics_options(metrics, metrics_file),
+            trace=trace,
+            burn_s=burn,
+            requeue=requeue,
+        )
         if ctx.obj is not None:
             ctx.obj.submit(ctx, lambda machines: checked_plan(job, options, machines), policy, job)
             return

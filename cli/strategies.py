@@ -14,11 +14,12 @@ from rich.table import Column, Table
 from tfdist.cli.options import option
 from tfdist.cli.run_argument import argument
 from tfdist.jobs.options import KEYS, Bytes, Option, Seconds
+from tfdist.launch.agent_program.description import TRAINING_PACKAGES, package_versions
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machine, local_machine
 from tfdist.launch.text import did_you_mean
-from tfdist.strategies.catalog import CATALOG, Refusal, Strategy, keras_refusal
+from tfdist.strategies.catalog import CATALOG, KERAS_RUNS, Refusal, Strategy, keras_refusal
 from tfdist.strategies.options import Api, Keras, StrategyName, option_name
 
 DEV = Path("/dev")
@@ -142,7 +143,9 @@ def show_keras(console: Console) -> None:
     for name, refusals in cells.items():
         table.add_row(name, *("no" if refusal else "yes" for refusal in refusals.values()))
     console.print(table)
-    console.print()
+    versions = package_versions()
+    here = ", ".join(f"{name} {versions[name]}" for name in (*TRAINING_PACKAGES, "keras") if name in versions)
+    console.print(f"\nRun with {KERAS_RUNS}. Installed here: {here or 'none of them'}.\n", markup=False)
     for name, refusals in cells.items():
         for reason in dict.fromkeys(refusal.reason for refusal in refusals.values() if refusal):
             console.print(f"{name}: {reason}", markup=False)

@@ -1,8 +1,8 @@
 """Checks of the options that TensorFlow passes to the all-reduce, and of the replicas that it sums.
 
-Source of what acts where: cross_device_ops.py of TensorFlow 2.21. CollectiveAllReduce (multiworker, and mirrored with
-auto) splits gradients by `bytes_per_pack`, NcclAllReduce and HierarchicalCopyAllReduce into `num_packs`, and
-ReductionToOneDevice not at all.
+Source of what acts where: cross_device_ops.py of TensorFlow 2.21 and 2.22. CollectiveAllReduce (multiworker, and
+mirrored with auto) splits gradients by `bytes_per_pack`, NcclAllReduce and HierarchicalCopyAllReduce into `num_packs`,
+and ReductionToOneDevice not at all.
 """
 
 from tfdist.launch.errors import MissingHardwareError, TfdistError

@@ -197,7 +197,9 @@ START_EFFECTS = (0.0, 0.01, 0.023)
 """Standard deviations from start to start."""
 FOUR = [
     Scenario(arms, starts_sd, turn_sd, bad, unequal)
-    for unequal, arms, turn_sd, starts_sd, bad in product((False, True), (2, 3, 10), (0.03, 0.06), START_EFFECTS, (0.0, 0.02))
+    for unequal, arms, turn_sd, starts_sd, bad in product(
+        (False, True), (2, 3, 10), (0.03, 0.06), START_EFFECTS, (0.0, 0.02)
+    )
     if arms > 2 or not unequal
 ]
 """The default: 4 starts of 3 rounds."""

@@ -9,15 +9,20 @@ class ExitCode(IntEnum):
     """What the process ends with. Anything else is the culprit task's own code, or 128+n for a signal n."""
 
     SUCCESS = 0
+    """Done; of a launch: all leading tasks exited with 0."""
     FAILED = 1
-    """An arm of a bench failed or became slower, a training ended without a record, or a file was not written."""
+    """A failure without a code of its own: an arm of a bench failed or became slower, a training has no record, a file
+    was not written."""
     USAGE = 2
+    """Wrong input. Nothing was started."""
     NOTHING_COMPARED = 3
+    """`compare`, or `bench --against --fail-slower`, compared nothing."""
     INCONCLUSIVE = 4
     """An arm may be slower than the bound of `compare --fail-slower`."""
     PREEMPTED = 42
     """A checkpoint was saved and the job can be resumed: of a task, `restart me`."""
     HOST_LOST = 69
+    """A host cannot be connected, failed a check, or was lost."""
     PEER_LOST = 70
     """A task of between-graph or in-graph ended because the others no longer answer."""
     START_TIMEOUT = 75
@@ -25,9 +30,11 @@ class ExitCode(IntEnum):
     STALL = 76
     """No step from any task within --stall-timeout."""
     TIMEOUT = 124
+    """The job was stopped after --timeout."""
     NOT_STARTED = 127
     """A task's program could not be started."""
     INTERRUPTED = 130
+    """Ctrl-C. SIGHUP, as a terminal that is closed sends, is 129, and SIGTERM 143."""
 
 
 SIGNALS = 128

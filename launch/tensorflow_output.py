@@ -67,7 +67,7 @@ INCOMPATIBILITIES = (
     ),
     Incompatibility(
         r"No module named 'tensorboard'|TensorBoard is not installed",
-        "tf.summary and the TensorBoard callback need the package tensorboard, which TensorFlow 2.21 does not install",
+        "tf.summary and the TensorBoard callback need the package tensorboard, which TensorFlow does not install",
         "install it on every host: pip install tensorboard",
     ),
     Incompatibility(
@@ -93,6 +93,7 @@ NOISE = re.compile(
     r"|To enable the following instructions:"
     r"|[IW]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+\.(cc|h):\d+\]"
     r"|E\d{4} \d\d:\d\d:\d+\.\d+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
+    r"|=== Source Location Trace: ===|(external|tensorflow)/\S+\.(cc|h):\d+$"  # follows that, since 2.22
     r"|/job:\w+/replica:\d+/task:\d+$"
     r"|\S+: \(\w+\): /job:\S+$"  # where an operation is placed, on stdout; stderr has it with a prefix
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(cc|h):\d+\]"
@@ -102,28 +103,28 @@ LOG_LINE = re.compile(
     r"[IWEF]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+\.(cc|h):\d+\]|\d{4}-\d\d-\d\d .{15,} [IWEF] \S+\.(cc|h):"
 )
 """Start of any line that TensorFlow's C++ code logs."""
-_OPTIONS = re.compile(r"[IW]\d{4} .*\] SessionOptions:")
-_OPTION = re.compile(r"\w+ \{$|\w+: \S+$|\s+\S|\}$")
-"""A line of the protocol buffer that follows, up to an empty line."""
+_BLOCK = re.compile(r"[IW]\d{4} .*\] SessionOptions:|=== Source Location Trace: ===")
+_IN_BLOCK = re.compile(r"\w+ \{$|\w+: \S+$|\s+\S|\}$|\S+\.(cc|h):\d+$")
+"""A line of the protocol buffer, or of the locations, that follow up to an empty line."""
 
 
 @dataclass
 class NoiseFilter:
-    """Leaves out `NOISE`, and the session options that TensorFlow's servers log as a block of lines."""
+    """Leaves out `NOISE`, and blocks of lines: the session options of TensorFlow's servers, and source locations."""
 
-    in_options: bool = False
+    in_block: bool = False
     """The last line was one of such a block."""
 
     def keep(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines that are not noise, of those that follow."""
-        if not self.in_options and not any(map(NOISE.match, lines)):
+        if not self.in_block and not any(map(NOISE.match, lines)):
             return lines
         return [line for line in lines if not self._is_noise(line)]
 
     def _is_noise(self, line: str) -> bool:
-        if self.in_options:
-            self.in_options = _OPTION.match(line) is not None
-            if self.in_options or not line:
+        if self.in_block:
+            self.in_block = _IN_BLOCK.match(line) is not None
+            if self.in_block or not line:
                 return True
-        self.in_options = _OPTIONS.match(line) is not None
+        self.in_block = _BLOCK.match(line) is not None
         return NOISE.match(line) is not None

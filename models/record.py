@@ -217,7 +217,7 @@ class _Versioned:
     """What is a line of a file, with the version of its format."""
 
     NAME: ClassVar[str]
-    """For messages."""
+    """What messages call it."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

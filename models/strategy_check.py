@@ -37,7 +37,7 @@ class _Use:
     """Replicas in sync of the whole job."""
     trains: bool
     line: str = ""
-    """Of the program, as ` (train.py:12)`; empty if unknown."""
+    """Line of the program, as ` (train.py:12)`; empty if unknown."""
 
 
 @dataclass

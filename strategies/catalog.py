@@ -24,11 +24,12 @@ def refuse(refusal: Refusal | None, options: str) -> None:
         raise TfdistError(f"{options}: {refusal.reason}; {refusal.instead}")
 
 
-def keras_refusal(strategy: StrategyName, keras: Keras, api: Api) -> Refusal | None:
-    """Why this Keras does not train under `strategy` through `api`; None if it does.
+KERAS_RUNS = "TensorFlow 2.21 and 2.22, tf_keras 2.21 and Keras 3.15"
+"""What every combination of `keras_refusal` was run with (tests/integration/test_keras_cells.py)."""
 
-    Source: every combination was run with tensorflow 2.21.0, keras 3.15.1 and tf_keras 2.21.0.
-    """
+
+def keras_refusal(strategy: StrategyName, keras: Keras, api: Api) -> Refusal | None:
+    """Why this Keras does not train under `strategy` through `api`; None if it does. Source: `KERAS_RUNS`."""
     row = CATALOG[strategy]
     problems = {**(row.keras3_problems if keras is Keras.THREE else {}), **row.api_problems}
     if api not in problems:
@@ -41,8 +42,8 @@ def keras_refusal(strategy: StrategyName, keras: Keras, api: Api) -> Refusal | N
 def gradient_dtype_refusal(dtype: GradientDtype, nccl: bool) -> Refusal | None:
     """Why gradients are not exchanged in this type, over NCCL or not; None if they are.
 
-    Source: the types of TensorFlow 2.21's NcclAllReduce operation, and of kValidDataTypes in nccl_manager.cc, which
-    treats others as float32. Not run on hardware.
+    Source: the types of the NcclAllReduce operation of TensorFlow 2.21 and 2.22, and of kValidDataTypes in the
+    nccl_manager.cc of 2.21, which treats others as float32. Not run on hardware.
     """
     if not nccl or dtype is not GradientDtype.BFLOAT16:
         return None

@@ -88,7 +88,7 @@ class Placement(StrEnum):
 
 
 class Keras(StrEnum):
-    """2 is tf_keras, 3 the keras that TensorFlow 2.21 installs."""
+    """2 is tf_keras, 3 the keras that TensorFlow installs."""
 
     TWO = "2"
     THREE = "3"

@@ -20,10 +20,11 @@ _TYPES: Mapping[str, type] = {**field_types(TrainingSpec), "global_batch_size": 
 _NOTATIONS = {option.name: option for option in TRAINING if option.parser is not None}
 TRAINING_KEYS = (*_TYPES, *(name for name in _NOTATIONS if name not in (*_TYPES, "log_limit")))
 _IN_TURNS = "a bench trains in turns of seconds: use turn, warmup and rounds"
-_NOT_FOR_BENCHES = {
+NOT_FOR_BENCHES = {
     **dict.fromkeys(("steps", "epochs", "warmup_steps", "steps_per_window"), _IN_TURNS),
     "log_device_placement": "its log would slow the arm down: use it with `tfdist launch`",
 }
+"""Training keys that an arm may not have, and why."""
 _EXPECTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 
@@ -44,10 +45,10 @@ def check_choices(choices: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises:
         TfdistError: an unknown key, one that is not for a bench, or a value that its key does not take.
     """
-    refused = next((key for key in choices if key in _NOT_FOR_BENCHES), None)
+    refused = next((key for key in choices if key in NOT_FOR_BENCHES), None)
     if refused:
-        raise TfdistError(f"{source} has {refused}, but {_NOT_FOR_BENCHES[refused]}")
-    check_keys(choices, [key for key in TRAINING_KEYS if key not in _NOT_FOR_BENCHES], source)
+        raise TfdistError(f"{source} has {refused}, but {NOT_FOR_BENCHES[refused]}")
+    check_keys(choices, [key for key in TRAINING_KEYS if key not in NOT_FOR_BENCHES], source)
     checked = {}
     for key, value in choices.items():
         option = _NOTATIONS.get(key)

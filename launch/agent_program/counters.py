@@ -1,14 +1,15 @@
 """What may slow a task down, as the kernel counts it. Part of the agent."""
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from tfdist.launch.agent_program.system import process_stat, read_text
+from tfdist.launch.agent_program.description import cgroup_folders
+from tfdist.launch.agent_program.system import busy_and_stolen_s, process_stat, read_text
 
 CPUS = "/sys/devices/system/cpu"
-CGROUPS = "/sys/fs/cgroup"
 
 
 def counters(pid: int, pids: "list[int]") -> "dict[str, float]":
@@ -23,7 +24,7 @@ def counters(pid: int, pids: "list[int]") -> "dict[str, float]":
         cores = os.sched_getaffinity(pid)
     except OSError:  # it has ended
         return {}
-    busy_s, steal_s = _used(cores)
+    busy_s, steal_s = busy_and_stolen_s(cores)
     return {
         "time_s": time.monotonic(),
         "throttled_s": throttled_s(pid),
@@ -50,43 +51,17 @@ def _session_cpu_s(sessions: "set[int]") -> float:
     return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
-def _used(cores: "set[int]") -> "tuple[float, float]":
-    """Busy and stolen seconds of these cores since the start of the host (man 5 proc_stat)."""
-    second, busy, steal = os.sysconf("SC_CLK_TCK"), 0, 0
-    for line in read_text("/proc/stat").splitlines():
-        name, *texts = line.split()
-        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cores:
-            ticks = [*map(int, texts), *[0] * 8]
-            busy, steal = busy + sum(ticks[index] for index in (0, 1, 2, 5, 6)), steal + ticks[7]
-    return busy / second, steal / second
-
-
-def throttled_s(pid: int, root: str = CGROUPS) -> float:
+def throttled_s(pid: int, root: str = "") -> float:
     """Seconds for which the CPU limits of a process's cgroups kept it from running: its own, and those above it.
+
+    `root` is put before each path.
 
     Sources: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files (throttled_usec),
     https://docs.kernel.org/scheduler/sched-bwc.html#statistics (throttled_time, nanoseconds, of cgroup v1).
     """
-    total = 0.0
-    for line in read_text(f"/proc/{pid}/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        for folder in [root, f"{root}/{controllers}"] if controllers else [root, f"{root}/unified"]:
-            at = path.strip("/")
-            while True:
-                values = _fields(f"{folder}/{at}/cpu.stat")
-                total += values.get("throttled_usec", 0) / 1e6 + values.get("throttled_time", 0) / 1e9
-                if not at:
-                    break
-                at = at.rpartition("/")[0]
-    return total
-
-
-def _fields(path: str) -> "dict[str, int]":
-    """The numbers of a file of `name value` lines."""
-    rows = (line.split() for line in read_text(path).splitlines())
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+    text = "".join(read_text(f"{folder}/cpu.stat") for folder in cgroup_folders("cpu", root, pid))
+    values = re.findall(r"^throttled_(usec|time) (\d+)$", text, re.MULTILINE)
+    return sum((int(value) / (1e6 if unit == "usec" else 1e9) for unit, value in values), 0.0)
 
 
 def _clock_share(core: int) -> float:

@@ -13,13 +13,13 @@ from tfdist.launch.agent_program.gpus import describe_gpus
 from tfdist.launch.agent_program.system import first_value, read_text, temporary_root
 
 
-def cgroup_folders(controller: str, root: str = "") -> list[str]:
-    """The folder of this process's cgroup for a controller (`memory`, `cpu`), and those of its ancestors.
+def cgroup_folders(controller: str, root: str = "", pid: "int | str" = "self") -> list[str]:
+    """The folder of a process's cgroup for a controller (`memory`, `cpu`), and those of its ancestors.
 
     Version 1 if the controller uses it, else version 2. Only folders that are mounted: in a container often just its
     own. `root` is put before each path.
     """
-    lines = [line.split(":", 2) for line in read_text(f"{root}/proc/self/cgroup").splitlines()]
+    lines = [line.split(":", 2) for line in read_text(f"{root}/proc/{pid}/cgroup").splitlines()]
     paths = {name: path for _, names, path in lines for name in names.split(",")}
     name = controller if controller in paths else ""  # the line of version 2 names no controllers
     for line in read_text(f"{root}/proc/self/mountinfo").splitlines() if name in paths else ():
@@ -110,6 +110,7 @@ TENSORFLOW_NAMES = (
 PACKAGES = {
     **{name: name for name in (*TRAINING_PACKAGES, "keras", "numpy", "tfdist")},
     "tf_keras_nightly": "tf_keras",
+    "keras_nightly": "keras",
     **dict.fromkeys(TENSORFLOW_NAMES, "tensorflow"),
 }
 """The distributions whose versions the hello reports, and the package that each installs."""
@@ -133,7 +134,7 @@ def describe() -> dict[str, Any]:
         "host": socket.gethostname(),
         "python": sys.version.split()[0],
         "executable": sys.executable,
-        "packages": _versions(),
+        "packages": package_versions(),
         "cores": cores,
         "cores_in_use": [core for core in cores if use[core]],
         "core_limit": core_limit,
@@ -164,7 +165,8 @@ def interface_addresses() -> dict[str, list[str]]:
     return found
 
 
-def _versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
+    """The version of each installed package of `PACKAGES`."""
     # The names of the .dist-info folders: 30 times faster than importlib.metadata, which parses each file.
     versions: dict[str, str] = {}
     pattern = re.compile(r"([A-Za-z0-9_.]+)-([^-]+)\.dist-info$")

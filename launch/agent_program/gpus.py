@@ -16,8 +16,8 @@ CUDA_LIBRARIES = {
     "libcusparse.so.12": "cusparse",
     "libcudnn.so.9": "cudnn",
 }
-"""File -> folder below site-packages/nvidia. If one is missing, TensorFlow 2.21 uses no GPU ("Cannot dlopen some GPU
-libraries"). Source: the RUNPATH of its libtensorflow_framework.so.2 and the versions of its extra `and-cuda`."""
+"""File -> folder below site-packages/nvidia. If one is missing, TensorFlow uses no GPU ("Cannot dlopen some GPU
+libraries"). Source: the RUNPATH of libtensorflow_framework.so.2 and the extra `and-cuda`, of 2.21 and 2.22."""
 LINKER_CACHE = "/etc/ld.so.cache"
 """Lists the libraries in the folders of the system; ldconfig writes it."""
 

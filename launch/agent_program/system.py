@@ -168,18 +168,25 @@ def resident_bytes(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def host_usage() -> "dict[str, float]":
-    """CPU seconds since the host's start, online cores and available memory, as in `Inspected` (man 5 proc_stat).
+def busy_and_stolen_s(cores: "set[int] | None" = None) -> "tuple[float, float]":
+    """Busy and stolen seconds of these cores, or of all together, since the host's start (man 5 proc_stat).
 
-    busy_s counts user, nice, system, irq and softirq: guests are part of user.
+    Busy are user, nice, system, irq and softirq: guests are part of user.
     """
-    ticks = [int(value) for value in (read_text("/proc/stat").split("\n", 1)[0].split() or ["cpu"])[1:]]
-    ticks += [0] * (8 - len(ticks))
-    available = first_value("/proc/meminfo", "MemAvailable").split() or ["0"]
+    names = {"cpu"} if cores is None else {f"cpu{core}" for core in cores}
+    lines = (line.split() for line in read_text("/proc/stat").splitlines() if line.startswith("cpu"))
+    rows = [[*map(int, ticks), *[0] * 8] for name, *ticks in lines if name in names]
     second = os.sysconf("SC_CLK_TCK")
+    return sum(row[index] for row in rows for index in (0, 1, 2, 5, 6)) / second, sum(row[7] for row in rows) / second
+
+
+def host_usage() -> "dict[str, float]":
+    """CPU seconds since the host's start, online cores and available memory, as in `Inspected`."""
+    busy_s, steal_s = busy_and_stolen_s()
+    available = first_value("/proc/meminfo", "MemAvailable").split() or ["0"]
     return {
-        "busy_s": sum(ticks[index] for index in (0, 1, 2, 5, 6)) / second,
-        "steal_s": ticks[7] / second,
+        "busy_s": busy_s,
+        "steal_s": steal_s,
         "cores": os.cpu_count() or 1,
         "available_bytes": int(available[0]) * 1024,
     }

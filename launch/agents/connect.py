@@ -96,7 +96,7 @@ class _Connecting:
     """Logged in, but without a description yet."""
     tries: Counter[Host] = field(default_factory=Counter)
     deadline: float = math.inf
-    """Of the descriptions."""
+    """Deadline of the descriptions."""
 
     def run(self) -> None:
         """Return when every host is in `fleet.hellos` or `fleet.lost`.

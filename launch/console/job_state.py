@@ -175,8 +175,10 @@ class JobState:
     """How long the workers need for a step, and wait for each other."""
 
     def forget_steps(self) -> None:
-        """Judge the tasks by the steps that follow."""
-        self.steps = WorkerSteps([task.name for task in self.leading])
+        """Judge by the steps that follow: leading tasks train together, or the chief's workers each on their own."""
+        workers = [name for name in self.tasks if name.startswith("worker-")]
+        serving = any(task.serves for task in self.tasks.values())
+        self.steps = WorkerSteps([task.name for task in self.leading], workers if serving else ())
 
     @property
     def running(self) -> list[TaskState]:

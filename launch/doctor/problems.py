@@ -12,7 +12,7 @@ from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu
 from tfdist.launch.text import counted, shortened
 
 OLDEST_DRIVER = (525, 60, 13)
-"""The first driver that runs CUDA 12, which TensorFlow 2.21 is built with (its `and-cuda` packages end in -cu12).
+"""The first driver that runs CUDA 12, as TensorFlow 2.21 and 2.22 need it (their `and-cuda` packages end in -cu12).
 Source: NVIDIA's table of minor version compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/."""
 MAX_SKEW_S = 2.0
 """Clocks further apart make the logs of two hosts hard to compare."""

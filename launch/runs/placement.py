@@ -8,7 +8,7 @@ from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 
 _PLACED = re.compile(rb"[ /]placer\.cc:\d+\] \S+: \((\w+)\): (/job:\S+)")
-"""A node of a graph, as placer.cc of TensorFlow 2.21 logs it on stderr. Eager operations are graphs of their own."""
+"""A node of a graph, as placer.cc of TensorFlow logs it on stderr. Eager operations are graphs of their own."""
 _DEVICE = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:(\w+:\d+)")
 _NOT_OPERATIONS = (b"_Arg", b"_DeviceArg", b"_Retval", b"_DeviceRetval")
 """Arguments and results of a function."""

@@ -126,8 +126,8 @@ class JobMetrics:
         self._lock = threading.Lock()
         self._restarts = self._stalls = 0
         self._stepped_at: dict[str, float] = {}
-        self._inspected: dict[str, dict[str, float]] = {}
-        """Process figures by name and task."""
+        self._cpu_s: dict[str, float] = {}
+        self._resident_bytes: dict[str, float] = {}
         self._gpus: dict[str, list[Mapping[str, Any]]] = {}
 
     def handle(self, message: Message) -> None:
@@ -140,9 +140,8 @@ class JobMetrics:
                     self._stepped_at[task] = now
                     self._gpus[task] = gpus_of(event)
                 case Inspected():
-                    values = {"cpu_seconds": message.cpu_s, "resident_memory_bytes": message.resident_bytes}
-                    for name, by_task in values.items():
-                        self._inspected.setdefault(name, {}).update(by_task)
+                    self._cpu_s.update(message.cpu_s)
+                    self._resident_bytes.update(message.resident_bytes)
                 case Restarting():
                     self._restarts += 1
                 case Note(text=text) if text.startswith(NO_STEP):
@@ -185,7 +184,6 @@ class JobMetrics:
             return {task.name: getattr(task, attribute) for task in tasks}
 
         ages = {task: now - at for task, at in self._stepped_at.items()}
-        cpu_s, resident = (self._inspected.get(name, {}) for name in ("cpu_seconds", "resident_memory_bytes"))
         return {
             "up": ("gauge", "Whether the process of the task runs.", each("running")),
             "images_per_second": ("gauge", "Throughput of the whole job at the last step.", each("images_per_s")),
@@ -194,8 +192,8 @@ class JobMetrics:
             "loss": ("gauge", "Loss at the last step.", each("loss")),
             "step_age_seconds": ("gauge", "Time since a step was reported.", ages),
             "wait_ratio": ("gauge", "Share of a step in which it waits for the last worker.", self.state.steps.waits()),
-            "cpu_seconds": ("counter", "CPU time of the process.", cpu_s),
-            "resident_memory_bytes": ("gauge", "Memory of the process in RAM.", resident),
+            "cpu_seconds": ("counter", "CPU time of the process.", self._cpu_s),
+            "resident_memory_bytes": ("gauge", "Memory of the process in RAM.", self._resident_bytes),
             "log_bytes": ("gauge", "Size of the task's logs of this attempt.", self._log_bytes()),
         }
 

@@ -103,7 +103,7 @@ class _Run:
     log: AttemptLog = field(default_factory=AttemptLog)
     supervisor: Supervisor | None = None
     stragglers: list[StragglerReport] = field(default_factory=list)
-    """Of all attempts so far."""
+    """Those of all attempts so far."""
     _new: list[Host] = field(default_factory=list)
     """Hosts that were connected since the last plan."""
     _changed: bool = False

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Event, Inspected, Reply
+from tfdist.launch.console.job_state import state_of
 from tfdist.launch.diagnosis.straggler import (
     Straggler,
     StragglerReport,
-    WorkerSteps,
     cause,
     gpus_of,
     rates_between,
     report_of,
 )
-from tfdist.launch.job import Job
 from tfdist.launch.supervision.task_group import TaskGroup
 
 JUDGE_S = 2.5
@@ -24,15 +23,9 @@ JUDGE_S = 2.5
 EVIDENCE_S = 5.0
 """Seconds over which the counters are compared at least."""
 NO_EVIDENCE_S = 15.0
-"""After this time without counters the worker is named all the same."""
+"""Seconds without counters after which the worker is named all the same."""
 LINE_S = 60.0
 """Seconds between two lines at least; and over which the counters are compared at most."""
-
-
-def worker_steps(job: Job) -> WorkerSteps:
-    """For the steps of a job: its leading tasks train together, or the chief's workers each on their own."""
-    workers = [plan.task.name for plan in job.plans if plan.task.role == "worker"]
-    return WorkerSteps(job.leading, workers if job.serving else ())
 
 
 @dataclass
@@ -52,12 +45,12 @@ class StragglerWatch:
     _before: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Counters of each task, from which its rates are computed."""
     _rates: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    """Of each task since the suspicion, or lately."""
+    """Rates of each task since the suspicion, or lately."""
     _throttles: dict[str, str] = field(default_factory=dict)
     """Why the GPUs of each task were slowed down in its last window."""
 
     def __post_init__(self) -> None:
-        self.steps = worker_steps(self.tasks.job)
+        self.steps = state_of(self.tasks.job).steps
 
     def start(self, now: float) -> None:
         """Watch from now on, if there are several workers."""

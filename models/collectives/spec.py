@@ -1,6 +1,6 @@
 """What a collective measurement exchanges, and how: complete before any process starts. Tasks receive it as JSON.
 
-And which operations TensorFlow 2.21 has for which ranks. No TensorFlow.
+And which operations TensorFlow has for which ranks. No TensorFlow.
 """
 
 import random
@@ -117,8 +117,8 @@ _AS_ALL_REDUCE = Refusal("TensorFlow would run an all-reduce and use one of its 
 def collective_refusal(op: CollectiveOp, choice: StrategyChoice) -> Refusal | None:
     """Why the ranks of `choice` cannot run `op`, or would run another operation under its name; None if they run it.
 
-    Source: cross_device_ops.py of TensorFlow 2.21. CollectiveAllReduce (multiworker, and mirrored with auto) reduces to
-    one device by an all-reduce; NcclAllReduce and HierarchicalCopyAllReduce leave all but the all-reduce to
+    Source: cross_device_ops.py of TensorFlow 2.21 and 2.22. CollectiveAllReduce (multiworker, and mirrored with auto)
+    reduces to one device by an all-reduce; NcclAllReduce and HierarchicalCopyAllReduce leave all but the all-reduce to
     ReductionToOneDevice; every CrossDeviceOps broadcasts with the same copies. Between two CPU devices of one process
     16 MiB were broadcast in 55 us: nothing was copied.
     """

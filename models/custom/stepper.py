@@ -159,7 +159,7 @@ class Stepper:
             self.log.more = self._inputs
 
     def _inputs(self, step: int, count: int) -> dict[str, Any]:
-        """As `StepTimes.since`: the milliseconds that some of the last steps waited for their batch."""
+        """Milliseconds that some of the last steps waited for their batch, in the form of `StepTimes.since`."""
         waited = list(self._input_s)[-count:]
         every, numbers = sampled(step, len(waited))
         return {"every": every, "input_ms": [round(1000 * waited[number - step - 1], 2) for number in numbers]}

@@ -5,6 +5,7 @@ import platform
 import resource
 import time
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -41,14 +42,16 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def software(keras: Keras) -> dict[str, str]:
-    """Versions from package metadata, and `gpu_software`. `keras` is the package that trains, with its backend.
+    """The versions of what is imported, and `gpu_software`. `keras` is the package that trains, with its backend.
 
     TensorFlow must have been imported with that Keras.
     """
+    import tensorflow as tf
+
     package = "tf_keras" if keras is Keras.TWO else "keras"
     return {
-        "tensorflow": version("tensorflow"),
-        "keras": f"{package} {version(package)} (tensorflow)",
+        "tensorflow": tf.__version__,
+        "keras": f"{package} {import_module(package).__version__} (tensorflow)",
         "python": platform.python_version(),
         "tfdist": tfdist.__version__,
         "numpy": version("numpy"),

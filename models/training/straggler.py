@@ -40,7 +40,7 @@ def out_of_order(tensor: tf.Tensor) -> tf.Tensor:
     """`tensor`, whose operation waits for its inputs only.
 
     tf.function runs all operations with side effects in the order of the program, and reading the clock is one: the
-    replicas of a process would wait for each other (auto_control_deps.py of TensorFlow 2.21).
+    replicas of a process would wait for each other (auto_control_deps.py of TensorFlow 2.21 and 2.22).
     """
     manager = getattr(tf.compat.v1.get_default_graph(), "experimental_acd_manager", None)
     if manager is not None:

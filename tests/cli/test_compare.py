@@ -9,6 +9,7 @@ import pytest
 
 from tests.bench.compare.benches import save_bench
 from tests.bench.conftest import record, save_record
+from tests.bench.dashboards import load_bencher, load_github
 from tfdist.bench.compare.folders import compare_folders
 from tfdist.cli.command import run
 from tfdist.cli.compare import show
@@ -57,8 +58,10 @@ def test_json_is_the_last_line_of_stdout(base: Path, slow: Path, capsys: Printed
 
 def test_export_prints_the_figures_alone(base: Path, slow: Path, capsys: Printed) -> None:
     assert run(["compare", str(base), str(slow), "--export", "bencher"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["multiworker/ring"]["ratio"]["value"] < 0.9
+    ratio, *_ = load_bencher(json.loads(capsys.readouterr().out))["multiworker/ring"]["ratio"]
+    assert ratio < 0.9
+    assert run(["compare", str(base), str(slow), "--export", "github"]) == 0
+    assert load_github(json.loads(capsys.readouterr().out))["multiworker/ring: ratio"][0] == ratio
     assert run(["compare", str(base), str(slow), str(base), "--export", "bencher"]) == 2
     assert "--export bencher: compares two folders" in capsys.readouterr().err
 

@@ -1,4 +1,5 @@
 import json
+from importlib.metadata import version
 
 from tfdist.cli.command import run
 from tfdist.strategies.catalog import CATALOG
@@ -18,5 +19,8 @@ def test_the_text_has_a_table_of_keras_support_and_this_machine(capsys):
     assert run(["strategies"]) == 0
     out = capsys.readouterr().out
     assert "central-storage" in out
-    assert "Keras 3" in out
+    assert "Keras 3 fit" in out
+    assert f"Installed here: tensorflow {version('tensorflow')}, tf_keras {version('tf_keras')}, keras 3." in " ".join(
+        out.split()
+    )
     assert "cores" in out

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -9,14 +10,21 @@ from .launcher import Launcher, make_python
 from .namespaces import Network, missing, network
 
 
-@pytest.fixture(scope="session")
-def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """Two hosts, h1 and h2, for all tests of the session."""
-    why = missing()
-    if why:
-        pytest.skip(f"no hosts in network namespaces: {why}")
-    with network(tmp_path_factory.mktemp("net"), 2) as hosts:
-        yield hosts
+def hosts_fixture(number: int, scope: Literal["session", "module"]) -> Any:
+    """A fixture: hosts h1, h2, ..., for all tests of the scope."""
+
+    @pytest.fixture(scope=scope)
+    def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+        why = missing()
+        if why:
+            pytest.skip(f"no hosts in network namespaces: {why}")
+        with network(tmp_path_factory.mktemp("net"), number) as net:
+            yield net
+
+    return hosts
+
+
+net = hosts_fixture(2, "session")
 
 
 @pytest.fixture(scope="session")

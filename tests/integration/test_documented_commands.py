@@ -23,8 +23,10 @@ REFUSED = {
     "--suite cpu --export": "a dry run measures nothing",
     "logical_gpus": "cuts one GPU, and 0 GPUs can be used",
     "--resume last": "has trained 20 of 20 steps",
+    "--resume last --": "was of the built-in training",
     "--preset reference": "is not prepared in",
     "--transport shell": "(not resolved)",
+    "--bundle": "there is no terminal to ask on",
 }
 """What is true of this machine and not of the reader's: part of a command line -> part of the message."""
 DRY = ("launch", "bench", "tune", "collectives")
@@ -116,6 +118,7 @@ def folder(tmp_path_factory):
         "nightly/3",
         "base",
         "new",
+        "first-bench",
     ):
         shutil.copytree(folder / "before", folder / name)
     shutil.copytree(ROOT / "bench_results" / "20261124T102831Z-cpu", folder / "bench_results" / "20260101T120000Z-cpu")

@@ -10,7 +10,7 @@ from queue import Empty, Queue
 import psutil
 import pytest
 
-from .namespaces import missing, network
+from .conftest import hosts_fixture
 
 pytestmark = pytest.mark.thorough
 
@@ -25,16 +25,7 @@ while not os.path.exists(sys.argv[1] + attempt):
 """
 """Prints its cluster, and exits once the file of its attempt exists."""
 MULTI = ("--strategy", "multiworker", "--max-restarts", "2")
-
-
-@pytest.fixture(scope="module")
-def net(tmp_path_factory):
-    """Three hosts: h1, h2 and h3."""
-    why = missing()
-    if why:
-        pytest.skip(f"no hosts in network namespaces: {why}")
-    with network(tmp_path_factory.mktemp("three"), 3) as hosts:
-        yield hosts
+net = hosts_fixture(3, "module")
 
 
 class Run:

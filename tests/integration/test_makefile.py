@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +49,14 @@ def test_help_describes_every_target() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", make("--dry-run", "--print-data-base", "help"), re.MULTILINE)
     described = re.findall(r"^  ([a-z-]+) +\S", make("help"), re.MULTILINE)
     assert sorted(described) == sorted(phony.split())
+
+
+def test_every_tensorflow_that_the_project_allows_is_tested() -> None:
+    (allowed,) = re.findall(
+        r'^  "tensorflow(>=[\d.]+,<[\d.]+)[";]', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    (tested,) = re.findall(r"TENSORFLOWS:-([\d. ]+)}", (ROOT / "tests" / "tensorflows.sh").read_text())
+    assert tested.split() == [f"2.{minor}" for minor in range(99) if f"2.{minor}" in SpecifierSet(allowed)]
 
 
 @pytest.mark.parametrize(

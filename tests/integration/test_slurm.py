@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import hosts_fixture
 from .launcher import CLEAN_S
-from .namespaces import missing, network
+from .namespaces import Network
 from .slurm import CPUS, Slurm, UnavailableError, slurm, unpack
 
 pytestmark = pytest.mark.thorough
@@ -26,18 +27,18 @@ TOOLS = Path(sys.executable).parent
 """With `tfdist`, which batch scripts start by its name."""
 
 
+net = hosts_fixture(3, "module")
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+def cluster(net: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     """Three nodes, h1 to h3."""
-    why = missing()
-    if why:
-        pytest.skip(f"no hosts in network namespaces: {why}")
     folder = tmp_path_factory.mktemp("slurm")
     try:
         root = unpack(folder)
     except UnavailableError as error:
         pytest.skip(f"no Slurm: {error}")
-    with network(folder, 3) as net, slurm(net, root, folder / "cluster", KILL_WAIT_S) as running:
+    with slurm(net, root, folder / "cluster", KILL_WAIT_S) as running:
         yield running
 
 

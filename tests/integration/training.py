@@ -11,7 +11,7 @@ from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.models.record import RankRecord, RecordStatus
+from tfdist.models.record import RankRecord, Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import Architecture, TrainingSpec
 
@@ -35,6 +35,13 @@ def train(
     spec: TrainingSpec, folder: Path, timeout_s: float = 500.0, script: Path | None = None
 ) -> tuple[RankRecord, ...]:
     """The record of each rank of a successful training, run by `script` instead of the built-in task if given."""
+    record = attempt(spec, folder, timeout_s, script)
+    assert record.status is RecordStatus.OK, f"{record.reason}\n{stderr(folder)}"
+    return record.ranks
+
+
+def attempt(spec: TrainingSpec, folder: Path, timeout_s: float = 500.0, script: Path | None = None) -> Record:
+    """The record of a training that may fail."""
     if script is None:
         job = plan_training(spec, local_machines())
     else:
@@ -43,8 +50,7 @@ def train(
     policy = Policy(timeout_s=timeout_s)
     with RunWriter(run_dir) as writer:
         _, record = run_training(job, spec, writer, policy, lambda _: None, arm="test")
-    assert record.status is RecordStatus.OK, f"{record.reason}\n{stderr(folder)}"
-    return record.ranks
+    return record
 
 
 def train_all(specs: list[TrainingSpec], folder: Path, script: Path | None = None) -> list[tuple[RankRecord, ...]]:

@@ -54,7 +54,7 @@ READERS = (
     lambda text: evidence.raised([OutputLine(1.0, line) for line in ("Traceback (most recent call last):", "", text)]),
     lambda text: evidence.raised([OutputLine(1.0, text)]),
     lambda text: evidence.ErrorText("ValueError", text, 1.0).headline,
-    lambda text: tensorflow_output.NoiseFilter(in_options=True).keep(["W0000 ] SessionOptions:", text]),
+    lambda text: tensorflow_output.NoiseFilter(in_block=True).keep(["W0000 ] SessionOptions:", text]),
     lambda text: tensorflow_output.NoiseFilter().keep([text]),
     tensorflow_output.LOG_LINE.match,
     restarts.OUT_OF_MEMORY.search,

@@ -84,6 +84,19 @@ def test_a_block_of_options_may_arrive_in_pieces():
     assert [line for line in (OPTIONS + "up\n").splitlines() if noise.keep([line])] == ["up"]
 
 
+CU_INIT = """\
+E0000 00:00:1795546311.316910    5102 cuda_platform.cc:57] failed call to cuInit: INTERNAL: CUDA error: Failed call
+=== Source Location Trace: ===
+external/xla/xla/stream_executor/cuda/cuda_status.cc:50
+
+"""
+
+
+def test_the_source_locations_that_follow_a_missing_gpu_are_noise_up_to_an_empty_line():
+    text = f"{CU_INIT}model.cc:7: warning\n\nmodel.cc:8\n"
+    assert NoiseFilter().keep(text.splitlines()) == ["model.cc:7: warning", "", "model.cc:8"]
+
+
 def test_placed_operations_are_noise_on_both_streams():
     place = "step/Adam/update: (ResourceApplyAdam): /job:ps/replica:0/task:0/device:CPU:0"
     logged = f"I0000 00:00:1795330612.428841    2636 placer.cc:162] {place}"

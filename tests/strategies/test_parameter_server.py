@@ -53,7 +53,7 @@ def test_only_a_restarted_chief_waits(read_devices, monkeypatch):
 
 @dataclass
 class Extended:
-    """Places variable number n on server n % servers, as TensorFlow 2.21 does."""
+    """Places variable number n on server n % servers, as TensorFlow does."""
 
     servers: int
     _variable_count: int = 0

@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tfdist.launch.agent_program import counters
 from tfdist.launch.agent_program.counters import throttled_s
 
@@ -23,16 +25,18 @@ def test_counters_of_a_process_that_computes():
     assert counters.counters(process.pid, [process.pid]) == {}
 
 
-def test_throttled_time_is_that_of_all_groups_above_a_process(tmp_path, monkeypatch):
-    for folder, text in {
-        "unified/a/b": "usage_usec 5\nthrottled_usec 1500000\n",
-        "unified/a": "throttled_usec 500000\n",
-        "cpu,cpuacct/x": "nr_periods 3\nthrottled_time 250000000\n",
-        "memory/a/b": "throttled_usec 9000000\n",
+@pytest.mark.parametrize(
+    ("cgroup", "expected"), [("0::/a/b\n", 1.5 + 0.5), ("4:memory:/a/b\n3:cpu,cpuacct:/x\n0::/a/b\n", 0.25), ("", 0.0)]
+)
+def test_throttled_time_is_that_of_all_groups_above_a_process(cgroup, expected, tmp_path):
+    for file, text in {
+        "proc/7/cgroup": cgroup,
+        "proc/self/cgroup": "0::/a\n",
+        "proc/self/mountinfo": "32 31 0:29 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n41 31 0:38 / /v2 rw - cgroup2 none rw\n",
+        "v2/a/b/cpu.stat": "usage_usec 5\nthrottled_usec 1500000\n",
+        "v2/a/cpu.stat": "throttled_usec 500000\n",
+        "cpu/x/cpu.stat": "nr_periods 3\nthrottled_time 250000000\n",
     }.items():
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / folder / "cpu.stat").write_text(text, encoding="utf-8")
-    of_process = "0::/a/b\n4:memory:/a/b\n3:cpu,cpuacct:/x\n"
-    real = counters.read_text
-    monkeypatch.setattr(counters, "read_text", lambda path: of_process if path.startswith("/proc/") else real(path))
-    assert throttled_s(1, str(tmp_path)) == 1.5 + 0.5 + 0.25
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    assert throttled_s(7, str(tmp_path)) == expected

@@ -230,3 +230,9 @@ def test_a_pause_at_the_barrier_is_not_part_of_the_speed():
     state = steps(state_of(job_of(worker=1)), (0.0, 10), (1.0, 20))
     state.update(event("worker-0", "barrier"), 50.0)
     assert steps(state, (51.0, 30)).left_s(51.0) == pytest.approx(7.0)
+
+
+def test_leading_tasks_are_judged_together_and_the_workers_of_a_chief_by_their_updates():
+    synchronous, asynchronous = state_of(job_of(worker=2)).steps, state_of(job_of(chief=1, worker=2, ps=1)).steps
+    assert (list(synchronous.tasks), list(synchronous.workers)) == (["worker-0", "worker-1"], [])
+    assert (list(asynchronous.tasks), list(asynchronous.workers)) == (["chief-0"], ["worker-0", "worker-1"])

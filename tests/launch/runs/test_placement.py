@@ -1,4 +1,4 @@
-"""The table of placed operations, from lines as TensorFlow 2.21 logs them."""
+"""The table of placed operations, from lines as TensorFlow logs them."""
 
 from tfdist.launch.agents.messages import Output
 from tfdist.launch.runs.placement import device_name, nodes, placed_in, save_placement

@@ -55,13 +55,13 @@ def test_a_window_reports_the_own_time_of_some_steps_and_not_what_was_between_wi
     call(tf.constant(0.0), 1)
     assert times.since(1, 1) == {"every": 2}  # there is no step before it
     for last, count in ((4, 3), (28, 24)):
-        time.sleep(0.2)  # a checkpoint
+        time.sleep(1.0)  # a checkpoint
         for _ in range(count):
             call(tf.constant(0.0), 1)
         found = times.since(last, count)
         assert (found["every"], len(found["own_ms"])) == ((1, 2) if count == 3 else (4, 6))
         assert len(found["input_ms"]) == len(found["own_ms"])
-        assert all(5 <= own < 100 for own in found["own_ms"])
+        assert all(5 <= own < 1000 for own in found["own_ms"])
         assert all(waited < own for waited, own in zip(found["input_ms"], found["own_ms"], strict=True))
 
 

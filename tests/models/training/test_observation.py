@@ -53,17 +53,20 @@ def test_without_a_gpu_there_is_nothing_to_add():
 def test_versions_are_those_of_the_wheels_or_of_the_build(gpu, monkeypatch):
     import tensorflow as tf
 
+    monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: {"cuda_version": "12.5.1"})
     wheels = {"nvidia-cudnn-cu12": "9.28.0.42", "nvidia-nccl-cu12": "2.32.3", "nvidia-ml-py": "13.6"}
     monkeypatch.setattr(observation, "_version", lambda wheel: wheels.get(wheel, ""))
     monkeypatch.setattr(observation, "read_text", lambda path: "570.86\n")
     monkeypatch.setattr(observation, "open_gpus", lambda: OpenGpus(note="nvidia-ml-py is not installed"))
     found = observation.gpu_software()
     assert found == {
-        "cuda": f"built with {tf.sysconfig.get_build_info()['cuda_version']}", "cudnn": "9.28.0.42", "nccl": "2.32.3",
+        "cuda": "built with 12.5.1", "cudnn": "9.28.0.42", "nccl": "2.32.3",
         "driver": "570.86", "tf32": "on", "nvidia-ml-py": "nvidia-ml-py is not installed",
     }  # fmt: skip
     monkeypatch.setattr(observation, "open_gpus", lambda: OpenGpus())
     assert observation.gpu_software()["nvidia-ml-py"] == "13.6"
+    monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: {})  # as in TensorFlow 2.22
+    assert observation.gpu_software()["cuda"] == "unknown"
 
 
 def test_peak_memory_is_that_of_each_gpu(gpu, monkeypatch):

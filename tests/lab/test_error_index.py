@@ -1,0 +1,142 @@
+"""docs/errors.md has every message that the source makes, and is what lab.error_index writes."""
+
+import ast
+import io
+import re
+import tokenize
+
+import pytest
+
+from lab.error_index import ADVICE, CALLS, ERRORS, PACKAGES, PAGE, RETURNS, ROOT, area_of, code, messages, page, sources
+from tfdist.cli.command import run
+
+WRAPPERS = {
+    ("bench/group.py", "_end"),
+    ("bench/burn.py", "_measured"),
+    ("bench/collectives/plan.py", "plan_collectives"),
+    ("bench/tune.py", "search_arms"),
+    ("cli/command.py", "parse_args"),
+    ("cli/command.py", "invoke"),
+    ("cli/command.py", "_run"),
+    ("cli/launch.py", "_checked"),
+    ("launch/diagnosis/diagnose.py", "_diagnosis"),
+    ("launch/doctor/preflight.py", "measure_neighbours"),
+    ("launch/doctor/preflight.py", "with_free_ports"),
+    ("launch/errors.py", "raise_problems"),
+    ("launch/inherit/leader.py", "run"),
+    ("launch/inherit/rendezvous.py", "_wait_at_leader"),
+}
+"""Functions that raise an error with the message of another one, or with what a record says."""
+INTERNAL = {
+    "AssertionError", "AttributeError", "ConnectionRefusedError", "ConnectionResetError", "Exit", "FileNotFoundError",
+    "InterruptedBenchError", "KeyboardInterrupt", "OSError", "PermissionError", "ProcessLookupError", "RuntimeError",
+    "SystemExit", "TypeError", "ValueError",
+}  # fmt: skip
+"""Raised, but no message to a user: caught and put into another message, without a text, or a bug."""
+WRONG = [
+    "lunch",
+    "launch --worker 2",
+    "launch --strategy multiworker --workers 0 --dry-run",
+    "launch --strategy mirrored --ps 2 --dry-run",
+    "launch --strategy multiwork --dry-run",
+    "launch --set warmup=1 --dry-run",
+    "launch --set seed=x --dry-run",
+    "launch --hosts h[3-1] --dry-run",
+    "launch --hosts h1,h1 --dry-run",
+    "launch --hosts h1 --transport carrier-pigeon --dry-run",
+    "launch --env-file missing.env --dry-run",
+    "launch --config missing.toml",
+    "launch --resume missing --dry-run",
+    "launch --max-restarts -1 --dry-run",
+    "launch --checkpoint-every soon --dry-run",
+    "launch --dataset mnist --dry-run",
+    "launch --dry-run -- missing-program",
+    "launch --inherit sagemaker -- python train.py",
+    "bench --suite missing --dry-run",
+    "bench --strategy mirrored --dry-run",
+    "bench --fail-slower 0 --dry-run",
+    "compare only-one",
+    "compare missing also-missing",
+    "report missing",
+    "predict missing --devices 4",
+    "collectives --sizes 4K:1K --dry-run",
+    "runs --limit 0",
+    "runs --prune 5 --yes",
+    "logs missing",
+    "stop last",
+    "export missing model",
+    "check",
+    "tf-config --strategy mirrored",
+    "sbatch launch",
+    "manifest launch",
+    "manifest --image a --name A_B launch --workers 2",
+]
+"""Command lines with an error, each of another part of the program."""
+
+
+def pattern(text):
+    """A regular expression for the messages that an entry stands for."""
+    suggestion = r"(?:did you mean [^?]+\? Choose|choose) from .*"
+    sentences = text.split("did you mean <name>? Choose from <names>")
+    return re.compile(
+        suggestion.join(".*".join(map(re.escape, re.split("<[^<>]+>", each))) for each in sentences), re.S
+    )
+
+
+PATTERNS = [pattern(text) for area in messages().values() for text in area]
+
+
+def test_an_entry_stands_for_its_own_messages_only():
+    assert not any(each.fullmatch("folder x: this sentence is in no program; write it first") for each in PATTERNS)
+
+
+def test_the_page_is_that_of_the_source():
+    """If not: python -m lab.error_index."""
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def calls_in_tokens(path):
+    """The lines of a file on which an error is made, found without a syntax tree."""
+    tokens = list(tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline))
+    for before, name, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        made = name.type == tokenize.NAME and name.string in ERRORS and after.string == "("
+        if made and before.string not in ("class", "case", "|"):
+            yield name.start[0]
+
+
+def test_no_call_that_makes_an_error_is_missed():
+    paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    found = {(str(path.relative_to(ROOT)), line) for path in paths for line in calls_in_tokens(path)}
+    assert len(found) > 500
+    assert {(each.path, each.line) for each in sources() if each.name in ERRORS} == found
+
+
+def test_each_has_a_message_unless_it_passes_another_one_on():
+    without = {(each.path, each.function) for each in sources() if not each.texts}
+    assert without == WRAPPERS
+    for each in sources():
+        assert area_of(each.path).title
+
+
+def test_nothing_else_is_raised_for_users():
+    raised = set()
+    for module in code().modules.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                raised.add(getattr(node.exc.func, "id", getattr(node.exc.func, "attr", "")))
+    functions = {name for name in raised if name in code().functions}  # they return an error
+    assert raised - functions - INTERNAL - ERRORS.keys() == {name for _, _, name in CALLS} & raised - INTERNAL
+
+
+def test_the_lists_of_the_program_are_those_of_the_source():
+    assert {name for _, _, name in CALLS} <= {each.name for each in sources()}
+    assert {name for _, name in RETURNS} <= {each.name for each in sources()}
+    assert ADVICE.keys() <= {text for area in messages().values() for text in area}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_real_message_is_in_the_index(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(line.split()) != 0
+    message = capsys.readouterr().err.strip().rpartition("tfdist: ")[2]
+    assert any(each.fullmatch(message) for each in PATTERNS), message
