@@ -1,6 +1,6 @@
 """TensorFlow's output: lines that it logs in every process, and known incompatibilities.
 
-Each pattern was seen in a run with tensorflow 2.21.0, keras 3.15.1 and tf_keras 2.21.0.
+Each pattern was seen in a run with TensorFlow 2.21 or 2.22.
 """
 
 import re

@@ -24,7 +24,7 @@ def refuse(refusal: Refusal | None, options: str) -> None:
         raise TfdistError(f"{options}: {refusal.reason}; {refusal.instead}")
 
 
-KERAS_RUNS = "TensorFlow 2.21 and 2.22, tf_keras 2.21 and Keras 3.15"
+KERAS_RUNS = "TensorFlow 2.21 and 2.22, tf_keras 2.21, Keras 3.12 and 3.15"
 """What every combination of `keras_refusal` was run with (tests/integration/test_keras_cells.py)."""
 
 
