@@ -243,7 +243,7 @@ def collectives(
 
     An arm is a communication between processes (--workers, --communication) or between the devices of one process
     (--devices, --cross-device). Arms take turns, as in a bench; every turn measures all sizes, and is saved when it
-    ends. Every result is checked: '#wrong' counts wrong elements. The default arms take about 4 minutes on two cores.
+    ends. Every result is checked: '#wrong' counts wrong elements. The default arms take about 3 minutes on two cores.
 
     The exit code is 1 if an arm failed or a result was wrong, 130 after Ctrl-C, else 0.
     """
