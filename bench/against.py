@@ -35,9 +35,9 @@ def pinned(against: str) -> str:
     return found.stdout.strip()
 
 
-STARTS, ROUNDS = 6, 12
-"""Default starts of each arm, and its turns: 2 for each start, the optimum of Kalibera and Jones ("Rigorous
-benchmarking in reasonable time", 2013) for a program whose start costs as much as two turns."""
+STARTS = 6
+"""Default starts of each arm, with the default turns of a suite 2 for each start: the optimum of Kalibera and Jones
+("Rigorous benchmarking in reasonable time", 2013) for a program whose start costs as much as two turns."""
 
 
 def with_base(suite: Suite) -> Suite:

@@ -18,9 +18,10 @@ import pandas as pd
 from rich.console import Console
 
 from lab.commands import TFDIST
-from tfdist.bench.against import ROUNDS, STARTS
+from tfdist.bench.against import STARTS
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
+from tfdist.bench.suites.suite import Suite
 
 SLOWER = 0.9
 BOUND = 0.05
@@ -104,7 +105,7 @@ def judged(rows: pd.DataFrame, kind: str) -> tuple[bool, bool, bool]:
     slower = rows.arm.isin(KINDS[kind])
     different = rows.verdict != ArmVerdict.CANNOT_TELL
     gate = [
-        is_too_slow(Comparison(row.ratio, Interval(row.low, row.high, 0.95), ROUNDS, 2), BOUND)
+        is_too_slow(Comparison(row.ratio, Interval(row.low, row.high, 0.95), Suite.rounds, 2), BOUND)
         for row in rows.itertuples()
     ]
     return bool((different & ~slower).any()), bool((rows.verdict[slower] == ArmVerdict.SLOWER).all()), any(gate)

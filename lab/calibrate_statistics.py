@@ -19,11 +19,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices, one process per
 import numpy as np
 import pandas as pd
 
-from tfdist.bench.against import ROUNDS, STARTS
+from tfdist.bench.against import STARTS
 from tfdist.bench.compare.gate import gate_starts, is_too_slow
 from tfdist.bench.design import Block
 from tfdist.bench.reading import read_folder
 from tfdist.bench.statistics import FLOOR, ArmVerdict, Comparison, Interval, Statistics
+from tfdist.bench.suites.suite import Suite
 from tfdist.launch.text import counted
 from tfdist.models.throughput import window_step_ms
 
@@ -207,10 +208,12 @@ OTHERS = [
     Scenario(arms, starts_sd, incarnations=number)
     for number, arms, starts_sd in product((1, 2, 3, 6, 12), (2, 10), START_EFFECTS)
 ]
+TURNS = Suite.rounds // STARTS
+"""Turns of each start, of two versions."""
 VERSIONS = [
-    Scenario(arms, starts_sd, turn_sd, 0.02, incarnations=number, rounds_each=ROUNDS // STARTS)
+    Scenario(arms, starts_sd, turn_sd, 0.02, incarnations=number, rounds_each=TURNS)
     for arms, turn_sd, starts_sd in product((2, 4), (0.03, 0.06), (0.01, 0.023))
-    for number in (STARTS, gate_starts(arms // 2, BOUND, ROUNDS // STARTS))
+    for number in (STARTS, gate_starts(arms // 2, BOUND, TURNS))
 ]
 """Each with twice as many arms as there are programs' arms; with the default number of starts and with a gate's."""
 
@@ -335,7 +338,7 @@ def main(benches: int) -> None:
     folder.mkdir(exist_ok=True)
     misses = misses_of(benches)
     few = misses | {"ratio_holds": misses["with_floor"]}
-    gates = {arms // 2: gate_starts(arms // 2, BOUND, ROUNDS // STARTS) for arms in (2, 4)}
+    gates = {arms // 2: gate_starts(arms // 2, BOUND, TURNS) for arms in (2, 4)}
     text = TEXT.format(
         benches=benches,
         error=100 * math.sqrt(0.95 * 0.05 / benches),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.fake_arms import FakeArms
-from tfdist.bench.against import ROUNDS, STARTS, base_version, check_base, compare_versions, pinned
+from tfdist.bench.against import STARTS, base_version, check_base, compare_versions, pinned
 from tfdist.bench.arm_process import ArmStart, _plan
 from tfdist.bench.compare.gate import gate_starts
 from tfdist.bench.options import BenchOptions
@@ -15,7 +15,7 @@ from tfdist.bench.progress import Progress
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
 from tfdist.bench.suites.arms import Version
-from tfdist.bench.suites.suite import parse_suite
+from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, local_machines
@@ -131,7 +131,7 @@ def test_both_versions_run_on_this_machine() -> None:
 
 def test_versions_have_more_starts_than_arms_of_a_suite_unless_it_says_how_many(options: BenchOptions) -> None:
     suite = prepare(replace(options, suite="cpu"), MACHINES).bench.suite
-    assert (suite.incarnations, suite.rounds) == (STARTS, ROUNDS) == (6, 12)
+    assert (suite.incarnations, suite.rounds) == (STARTS, Suite.rounds) == (6, 12)
     suite = prepare(replace(options, suite="cpu", rounds=8), MACHINES).bench.suite
     assert suite.rounds == 8
     assert prepare(replace(options, suite="smoke"), MACHINES).bench.suite.incarnations == 1
