@@ -9,6 +9,7 @@ Adds a line to against.csv after each bench, and continues there; then writes ag
 import argparse
 import fcntl
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "bench_results" / "compare")
     options = parser.parse_args()
     console, path = Console(), options.out / "against.csv"
-    lock = (options.out / ".against.lock").open("w")  # held until this process ends
+    lock = os.open(options.out, os.O_RDONLY)  # held until this process ends
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
