@@ -8,6 +8,7 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -30,6 +31,16 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture
+def odd_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, whose name a shell would take apart, without a TF_CONFIG around it."""
+    folder = tmp_path / "it's; new* $HOME"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    return folder
 
 
 @pytest.fixture

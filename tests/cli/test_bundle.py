@@ -9,6 +9,8 @@ import pytest
 
 from tfdist.cli.command import run
 
+pytestmark = pytest.mark.usefixtures("odd_folder")
+
 SECRETS = ("correct-horse", "battery-staple", "hunter-twenty-two", "of-the-output")
 
 
@@ -17,14 +19,6 @@ class Terminal(io.StringIO):
 
     def isatty(self):
         return True
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    folder = tmp_path / "it's; new"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
 def keep(name="20260101T120000Z-launch"):

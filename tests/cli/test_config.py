@@ -9,13 +9,7 @@ import pytest
 from tfdist.cli.command import run
 from tfdist.models.spec import TrainingSpec
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    folder = tmp_path / "it's; new"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
+pytestmark = pytest.mark.usefixtures("odd_folder")
 
 
 def plans(capsys, *arguments):

@@ -23,16 +23,10 @@ from tfdist.launch.agents.bootstrap import agent_source
 from tfdist.launch.doctor.checks import CheckResult, Verdict
 from tfdist.launch.hosts.host import Host
 
+pytestmark = pytest.mark.usefixtures("odd_folder")
+
 ONE, OTHER = "127.0.0.2", "127.0.0.3"
 """Host names that are addresses of this machine, so that these hosts reach each other."""
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    folder = tmp_path / "it's; new $HOME"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
 @pytest.fixture

@@ -12,15 +12,9 @@ import pytest
 
 from tfdist.cli.command import run
 
+pytestmark = pytest.mark.usefixtures("odd_folder")
+
 SHOW = "import os, json; print(json.dumps({k: os.environ.get(k) for k in ('TF_CONFIG', 'TF_USE_LEGACY_KERAS', 'TFDIST_TASK', 'TFDIST_STRATEGY_CHOICE')}))"
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    folder = tmp_path / "it's; new $HOME"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
 def test_dry_run_prints_a_valid_tf_config_for_every_task_and_starts_nothing(capsys):

@@ -16,13 +16,7 @@ from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy, RestartOn
 from tfdist.models.checkpoints import KEEP, Checkpointing
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    folder = tmp_path / "it's; new* $HOME"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
+pytestmark = pytest.mark.usefixtures("odd_folder")
 
 
 def tasks(capsys, *arguments):

@@ -18,15 +18,9 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
+pytestmark = pytest.mark.usefixtures("odd_folder")
+
 OLD, NEW = "20260101T120000Z-launch", "20260102T120000Z-launch"
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    folder = tmp_path / "it's; new* $HOME"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
 def resumed(capsys, *arguments):
