@@ -1,6 +1,6 @@
 """`tfdist runs`."""
 
-import shutil
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from tfdist.bench.folder import BenchPaths, read_bench, read_lines
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, AnyRunName, RunsDir
-from tfdist.cli.show.output import agrees
+from tfdist.cli.show.output import agrees, columns_of
 from tfdist.cli.show.past import show_end
 from tfdist.cli.show.rows import aligned
 from tfdist.jobs.checkpoint_source import read_saved_spec
@@ -32,7 +32,7 @@ def prune_runs(runs_dir: Path, age: str, *, yes: bool, json: bool) -> None:
     Raises:
         TfdistError: `age` is wrong, there is no terminal to ask on, or some runs cannot be deleted.
     """
-    age_s = parse_seconds(age, "--prune") or 0.0
+    age_s = parse_seconds(age, "--prune")
     if age.strip()[-1].isdigit():  # nobody means seconds
         raise TfdistError(f"--prune {age}: has no unit; did you mean {age.strip()}d?")
     found = old_runs(runs_dir, age_s, _used_folders(runs_dir))
@@ -141,7 +141,7 @@ def runs(
         return
     rows = [*map(_row, recent), *(_benches() if runs_dir == RUNS_DIR else ())]
     if rows:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        width = columns_of(sys.stdout)
         typer.echo("\n".join(_table([row for _, row in sorted(rows, reverse=True)[:limit]], width)))
     else:
         typer.echo(f"no runs in {runs_dir} yet; 'tfdist launch' starts one")
@@ -210,4 +210,10 @@ def _what(run: Run) -> str:
 
 
 def _size(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+    """Bytes of all files. A running job may remove some meanwhile."""
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += Path(parent, name).lstat().st_size
+    return size

@@ -98,16 +98,19 @@ def resolve_strategy(
 ) -> CompleteSpec[StrategyChoice]:
     """The strategy that the choices describe, for a custom program. Cores are not pinned unless chosen.
 
-    What is not chosen is as in `base`, if there is one.
+    What is not chosen is as in `base`, if there is one and its strategy is not replaced.
 
     Raises:
         TfdistError: a choice is invalid or does not work here.
     """
     chosen = _typed(choices)
-    machine = machine.cut(chosen.get("logical_gpus"))
+    if base is not None and chosen.get("strategy", base.strategy) != base.strategy:
+        base = None
+    machine = machine.cut(chosen.get("logical_gpus", base and base.logical_gpus))
     chosen["strategy"], notes = _choose_strategy(chosen, machine, base)
-    defaults = {"cores_per_device": None, **_default_counts(chosen, machine)}
-    if base is not None and base.strategy == chosen["strategy"]:
+    if base is None:
+        defaults = {"cores_per_device": None, **_default_counts(chosen, machine)}
+    else:
         defaults = _values_of(base, machine)
     choice = StrategyChoice(**{**defaults, **chosen, "gpus": bool(machine.gpus)})
     check_strategy(choice, chosen, machine)

@@ -32,27 +32,27 @@ _MOST = 64
 """Sizes in a sweep; more are a typo."""
 
 
-def parse_sizes(text: str, flag: str = "--sizes") -> tuple[int, ...]:
-    """Bytes of `1K:256M` (each size twice the one before), `1K:256M:4` (4 times) or `1K,64K,1M`.
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Bytes of --sizes `1K:256M` (each size twice the one before), `1K:256M:4` (4 times) or `1K,64K,1M`.
 
     Raises:
         TfdistError: another notation, or a range without sizes or with too many.
     """
     if ":" not in text:
-        return tuple(parse_size(part, flag) for part in text.split(","))
+        return tuple(parse_size(part, "--sizes") for part in text.split(","))
     first, _, rest = text.partition(":")
     last, _, factor_text = rest.partition(":")
-    factor = int(factor_text or 2) if re.fullmatch(r"\d*", factor_text) else 0
+    factor = int(factor_text or 2) if re.fullmatch("[0-9]{0,9}", factor_text) else 0
     if factor < 2:
-        raise TfdistError(f"{flag} {text}: the factor is {factor_text!r}; make it an integer of at least 2")
-    size, end = parse_size(first, flag), parse_size(last, flag)
+        raise TfdistError(f"--sizes {text}: the factor is {factor_text!r}; make it an integer of at least 2")
+    size, end = parse_size(first, "--sizes"), parse_size(last, "--sizes")
     if end < size:
-        raise TfdistError(f"{flag} {text}: ends below its first size; write it as {last}:{first}")
+        raise TfdistError(f"--sizes {text}: ends below its first size; write it as {last}:{first}")
     sizes = [size]
     while sizes[-1] * factor <= end:
         sizes.append(sizes[-1] * factor)
     if len(sizes) > _MOST:
-        raise TfdistError(f"{flag} {text}: {len(sizes)} sizes; use at most {_MOST}")
+        raise TfdistError(f"--sizes {text}: {len(sizes)} sizes; use at most {_MOST}")
     return tuple(sizes)
 
 

@@ -3,7 +3,9 @@
 Otherwise a terminal or pager that is not read would block the command, so that it ignores signals and time limits.
 """
 
+import shutil
 import sys
+from typing import TextIO
 
 import typer
 
@@ -31,6 +33,11 @@ def never_block() -> None:
 def wait_for_reader() -> None:
     """Wait until everything is read, as a command does whose only purpose is its output."""
     wait_until_read(_streams.values())
+
+
+def columns_of(stream: TextIO) -> int | None:
+    """The width of the terminal that shows a stream; None: no terminal does."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
 def agrees(question: str, refusal: str, *, err: bool) -> bool:

@@ -121,7 +121,7 @@ BUSY_CORES, IDLE_CORES = 0.5, 0.1
 MOST_NAMED = 4
 """Tasks whose positions are listed."""
 
-_Found = tuple[tuple[str, ...], str]
+_Finding = tuple[tuple[str, ...], str]
 """The tasks that are behind, and the rest of the sentence that names them."""
 _parsed = cache(stacks_of)
 
@@ -161,7 +161,7 @@ def _running(case: Case) -> list[str]:
     return [task for task in case.needed if task not in case.by_themselves]
 
 
-def _suspended(case: Case, _: Stall) -> _Found | None:
+def _suspended(case: Case, _: Stall) -> _Finding | None:
     """Tasks that a signal or a debugger has stopped, or that wait for a device in the kernel."""
     running, states = _running(case), case.history.states
     stopped = case.frozen(running)
@@ -174,7 +174,7 @@ def _suspended(case: Case, _: Stall) -> _Found | None:
     return waiting, f"{case.subject(waiting)} in the kernel (state D: waits for {wait})"
 
 
-def _outside_tensorflow(case: Case, _: Stall) -> _Found | None:
+def _outside_tensorflow(case: Case, _: Stall) -> _Finding | None:
     """Tasks that execute something else while the others are in TensorFlow, where they wait for each other."""
     stacks = {task: each for task in _running(case) if (each := _stacks(case, task))}
     leading = case.job.leading  # the others serve, and their programs may do so outside TensorFlow
@@ -195,7 +195,7 @@ def _outside(stacks: Sequence[Stack], leads: bool) -> Stack | None:
     return main or next((stack for stack in stacks if stack.is_callback), None)
 
 
-def _fewer_steps(case: Case, _: Stall) -> _Found | None:
+def _fewer_steps(case: Case, _: Stall) -> _Finding | None:
     """Tasks that have reported fewer steps. Those that report none at all are no evidence, unless they would.
 
     Nor are tasks that all wait in TensorFlow: each task of a custom program may report after another number of steps.
@@ -215,7 +215,7 @@ def _fewer_steps(case: Case, _: Stall) -> _Found | None:
     return behind, f"{case.subject(behind)} behind (step {steps[behind[0]]}, {rest} {ahead})"
 
 
-def _not_listening(case: Case, _: Stall) -> _Found | None:
+def _not_listening(case: Case, _: Stall) -> _Finding | None:
     """Tasks that do not accept connections yet, for which the others wait."""
     with_port = [plan.task.name for plan in case.job.plans if case.job.cluster.port(plan.task)]
     listening = {entry.task for entry in case.history.select(Listening)}
@@ -226,7 +226,7 @@ def _not_listening(case: Case, _: Stall) -> _Found | None:
     return missing, f"{listed([f'{task}{case.place(task)}' for task in missing])} {listens} yet"
 
 
-def _busy(case: Case, stall: Stall) -> _Found | None:
+def _busy(case: Case, stall: Stall) -> _Finding | None:
     """One task that computes while the others are idle. With GPUs, NCCL may use the cores of those that wait."""
     used: Mapping[str, float] = stall.cores_used
     busy = tuple(task for task, cores in used.items() if cores >= BUSY_CORES)

@@ -106,7 +106,7 @@ class Case:
 
     @cached_property
     def failed_exits(self) -> dict[str, Exited]:
-        """Those of them with another code than 0."""
+        """Those of them with a code other than 0."""
         return {task: exit for task, exit in self.by_themselves.items() if exit.code != 0}
 
     @cached_property

@@ -19,7 +19,7 @@ def killed_from_outside(code: int) -> bool:
     return signal_number(code) in _SENT
 
 
-def describe_ending(exit: Exited, place: str = "") -> str:
+def describe_ending(exit: Exited, place: str) -> str:
     """`exited with code 3 on h2`, or `was killed by SIGTERM on h2 (not by tfdist)`; `place` is ` on h2` or empty."""
     code, number = exit.code, signal_number(exit.code)
     if number is None:
@@ -32,7 +32,7 @@ def describe_ending(exit: Exited, place: str = "") -> str:
     return f"{killed} (not by tfdist)" if code < 0 and number in _SENT else killed
 
 
-def describe_stopped(exit: Exited, stopped: Stopped, place: str = "") -> str:
+def describe_stopped(exit: Exited, stopped: Stopped, place: str) -> str:
     """The end of a task that tfdist stopped: `stopped by tfdist, with SIGKILL after 5 s`."""
     number = signal_number(exit.code)
     if number == signal.SIGKILL:

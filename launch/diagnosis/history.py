@@ -10,12 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from tfdist.launch.agents.inbox import AgentLost, Interrupted, Message, Stopped
-from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Output, Started, Stuck, TaskMessage
+from tfdist.launch.agents.messages import Event, Exited, Listening, NotStarted, Output, Stuck, TaskMessage
 from tfdist.launch.diagnosis.straggler import StragglerReport
 from tfdist.launch.str_enum import StrEnum
-
-FIRST = 0
-"""Number of the first attempt. A restart counts one up, whichever tasks it restarts, and is the attempt of these."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +20,7 @@ class Attempt:
     """One attempt, as saved in outcome.json. Times are seconds since 1970."""
 
     number: int
+    """From 0. A restart counts one up, whichever tasks it restarts, and is the attempt of these."""
     tasks: tuple[str, ...]
     """Those that it started; the others continued."""
     started: float
@@ -112,7 +110,7 @@ class ErrorText:
     """An exception that ended a task, or is about to."""
 
     type: str
-    """Without its module: `ValueError`."""
+    """The name of its class, without the module: `ValueError`."""
     message: str
     time: float
     """When the launcher learned of it, or when it was raised if the task reported it."""
@@ -149,7 +147,6 @@ class NotJoined:
 
     task: str
     waiting: tuple[str, ...]
-    time: float
 
 
 @dataclass(frozen=True)
@@ -157,7 +154,6 @@ class Freeze:
     """A signal has stopped these tasks' processes, and nothing continued them."""
 
     tasks: tuple[str, ...]
-    time: float
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,6 @@ class Stall:
     """No task has taken a step for `timeout_s`."""
 
     timeout_s: float
-    time: float
     cores_used: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds per second of each task's process during the stall."""
 
@@ -200,10 +195,9 @@ class NotFinite:
     task: str
     step: int
     loss: float
-    time: float
 
 
-Kept = Started | Listening | Exited | NotStarted | Stuck | AgentLost | Interrupted | Stopped
+Kept = Listening | Exited | NotStarted | Stuck | AgentLost | Interrupted | Stopped
 """Messages that become entries unchanged."""
 StopReason = Interrupted | TimedOut | StartTimedOut | Stall | NotFinite
 """Why the launcher stops tasks that have not failed."""

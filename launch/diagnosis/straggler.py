@@ -7,7 +7,7 @@ reports how many updates each has made, and how stale they were.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from statistics import median
@@ -88,7 +88,7 @@ class StragglerReport:
 
 
 def report_of(slow: Straggler, host: str, cause: str, since: float, until: float) -> StragglerReport:
-    """What is said and kept of a worker on this host, with its cause in words."""
+    """The report about a worker on this host; `cause` is in words."""
     values = {name: value for name, value in asdict(slow).items() if isinstance(value, float)}
     figures = {name: round(value, 4) for name, value in values.items() if value}
     return StragglerReport(slow.task, host, since, until, f"{slow.task} on {host} {slow.sentence}; {cause}", figures)
@@ -135,7 +135,7 @@ class _Stretch:
         return min(1.0, self.caused_ms[task] / others / self.step_ms) if others > 0 and self.step_ms else 0.0
 
 
-def _total(stretches: Iterable[_Stretch]) -> _Stretch:
+def _total(stretches: Collection[_Stretch]) -> _Stretch:
     total = _Stretch(min((stretch.start for stretch in stretches), default=0.0))
     for stretch in stretches:
         total.add(stretch)
@@ -170,7 +170,7 @@ class WorkerSteps:
             return
         times, has_input = own or waited, bool(waited) and len(own) in (0, len(waited))
         first = step - step % every - every * (len(times) - 1)
-        for index, own_ms in enumerate(times):
+        for index, own_ms in list(enumerate(times))[-MOST_OPEN:]:
             row = self._open.setdefault(first + index * every, {})
             row[task] = own_ms, waited[index] if has_input else None, step_ms
             if len(row) == len(self.tasks):
@@ -212,7 +212,7 @@ class WorkerSteps:
         return self._stretches[-1]
 
     def _sums(self) -> _Stretch | None:
-        """Those of all steps by which is judged; None if they are too few."""
+        """The sums over all stretches; None if their steps are too few to judge by."""
         total = _total(self._stretches)
         return total if total.steps >= LEAST_STEPS and self.now - total.start >= LEAST_S else None
 

@@ -158,8 +158,9 @@ class RunWriter:
         return Path(f"/proc/self/fd/{self._descriptor}") / path.relative_to(self.run_dir.path)
 
     def _free_reserve(self) -> None:
-        with suppress(OSError):
-            os.unlink(self.run_dir.reserved.name, dir_fd=self._descriptor)
+        if self._descriptor is not None:  # else the name would be a file of the current folder
+            with suppress(OSError):
+                os.unlink(self.run_dir.reserved.name, dir_fd=self._descriptor)
 
     def write(self, message: Message) -> None:
         """Append one message to its log; what comes every few seconds from each host is skipped."""

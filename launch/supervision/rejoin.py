@@ -13,7 +13,7 @@ from tfdist.launch.agents.connect import close_all, connect_more
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import HostReady, Inbox, Interrupted, Note
 from tfdist.launch.agents.messages import AgentEnded, EndAgent
-from tfdist.launch.errors import ExitCode, Problem, TfdistError
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.supervision.restarts import SavedState
@@ -106,8 +106,6 @@ class Rejoin:
         self._fleet, self._read = fleet, wanted
         self.wanted: tuple[Host, ...] = tuple(fleet.hellos)
         """The hosts that the job may use, as last read."""
-        self.problems: dict[str, Problem] = {}
-        """Why the last connection failed, by host name."""
         self._marks: dict[str, str] = {}
         """Marks of the agents that were lost, by host name."""
         self.channels: dict[Host, Channel] = {}
@@ -203,14 +201,12 @@ class Rejoin:
         finally:
             for host in hosts:
                 if host in fleet.hellos and host not in fleet.lost:
-                    self.problems.pop(host.name, None)
                     self.channels[host].deliver_to(self._nowhere)
                     with self._changed:
                         self._ready[host] = fleet.hellos[host]
                     self._fleet.inbox.put(None, HostReady(host.name))
                 else:
                     self._close(host)
-            self.problems |= {host.name: problem for host, problem in fleet.lost.items()}
 
     def _end_predecessors(self, fleet: Fleet) -> None:
         seconds = fleet.policy.grace_s + CLEAN_UP_S
@@ -220,8 +216,7 @@ class Rejoin:
         replies = fleet.ask(requests, "end the agent that was lost", seconds + ANSWER_S)
         for host, reply in replies.items():
             if isinstance(reply, AgentEnded) and reply.reason:
-                fix = "end it, or reboot the host"
-                fleet.lost[host] = Problem(reply.reason, fix, host.name)
+                fleet.lose(host, reply.reason)
 
     def _close(self, host: Host) -> None:
         channel = self.channels.pop(host, None)

@@ -153,6 +153,14 @@ def test_reasons_are_shortened_to_the_terminal(capsys, monkeypatch):
     assert out.count("\n") == 2
 
 
+def test_files_that_a_job_removes_meanwhile_are_not_counted(capsys, monkeypatch):
+    keep("20260101T120000Z-a", other={})
+    monkeypatch.setattr(os, "walk", lambda folder: [(folder, [], ["other.json", "removed"])])
+    assert run(["runs", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["runs"]
+    assert entry["bytes"] == len("{}")
+
+
 class Answer(io.StringIO):
     """The standard input of a terminal."""
 

@@ -128,6 +128,12 @@ def test_what_a_cut_gpu_cannot_do_is_refused(choices, words):
         resolve({"logical_gpus": 2, **choices}, ONE_GPU, "cpu")
 
 
+def test_a_program_that_is_resumed_cuts_the_gpu_again_unless_its_strategy_is_replaced():
+    base = resolve_strategy({"strategy": "mirrored", "logical_gpus": 2}, ONE_GPU).spec
+    assert resolve_strategy({}, ONE_GPU, base).spec == base
+    assert resolve_strategy({"strategy": "one-device"}, ONE_GPU, base).spec.logical_gpus is None
+
+
 def test_private_gpu_threads_need_gpus():
     assert resolve({"gpu_threads": "gpu_private"}, FOUR_GPUS, "cpu").spec.gpu_threads == "gpu_private"
     with pytest.raises(TfdistError, match="--set gpu_threads=gpu_private needs GPUs, and none was found: omit it"):

@@ -66,6 +66,7 @@ def test_the_default_has_19_sizes():
         ("4M:1K", "--sizes 4M:1K: ends below its first size; write it as 1K:4M"),
         ("1K:4M:1", "--sizes 1K:4M:1: the factor is '1'; make it an integer of at least 2"),
         ("1K:4M:x", "--sizes 1K:4M:x: the factor is 'x'"),
+        (f"1K:4M:{'9' * 5000}", "--sizes 1K:4M:9"),
         ("2048G", "--sizes 2048G: must be from 1 byte to 1024G"),
     ],
 )

@@ -1,6 +1,7 @@
 """Who holds the others up, from step events that are made up: healthy jobs with noise, and planted slow workers."""
 
 import random
+import time
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,18 @@ def test_who_was_named_stays_so_while_it_is_a_little_better():
 
 def test_slow_steps_are_judged_over_a_longer_time():
     assert trained(100, times(1000.0, base=2000.0)).slow() is not None
+
+
+def test_an_event_about_many_steps_takes_little_time():
+    steps, started = WorkerSteps(WORKERS[:2]), time.process_time()
+    for second in (1.0, 15.0, 30.0):
+        for task, own_ms in (("worker-0", 10.0), ("worker-1", 40.0)):
+            event = {"step": int(second) * 40_000, "every": 1, "step_ms": 48.0, "own_ms": [own_ms] * 40_000}
+            steps.note(task, event, second)
+    slow = steps.slow()
+    assert slow is not None
+    assert slow.task == "worker-1"
+    assert time.process_time() - started < 5
 
 
 def test_programs_report_their_input_alone():

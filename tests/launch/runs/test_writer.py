@@ -96,6 +96,18 @@ def test_a_deleted_run_folder_gets_its_outcome(tmp_path):
     assert json.loads(run_dir.outcome.read_text()) == {"status": "ok"}
 
 
+def test_a_run_folder_that_is_gone_for_good_costs_no_file_of_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs, other, warnings = tmp_path / "runs", tmp_path / ".reserved", []
+    other.touch()
+    with RunWriter(RunDir(runs / "run"), warnings.append) as writer:
+        shutil.rmtree(runs)
+        runs.touch()
+        writer.save_outcome({"status": "ok"})
+    assert len(warnings) == 1
+    assert other.exists()
+
+
 def test_the_files_of_earlier_attempts_do_not_stay_open(tmp_path):
     run_dir = RunDir(tmp_path)
     with RunWriter(run_dir) as logs:

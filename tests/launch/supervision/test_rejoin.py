@@ -19,11 +19,6 @@ from tfdist.launch.supervision.rejoin import Rejoin
 POLICY = Policy(start_timeout_s=20.0, grace_s=0.5, rejoin_s=0.2)
 
 
-def switched(folder, name):
-    """A host that can be connected while the file `name` exists in the folder."""
-    return host(name, f'[ -e {folder}/{name} ] || {{ echo "no route to host" >&2; exit 255; }}; exec "$@"')
-
-
 def lose(fleet, rejoin, one):
     """The agent of a host is killed, and the job has noticed it."""
     os.killpg(fleet.channels[one].process.pid, signal.SIGKILL)
@@ -54,19 +49,18 @@ def test_a_lost_host_is_connected_again_and_can_run_tasks(tmp_path):
 
 
 def test_a_host_that_does_not_answer_is_tried_again(tmp_path):
-    (tmp_path / "a").touch()
-    one = switched(tmp_path, "a")
+    up, refused = tmp_path / "up", tmp_path / "refused"
+    one = host("a", f'[ -e {up} ] || {{ echo >>{refused}; exit 255; }}; exec "$@"')
+    up.touch()
     with connect([one], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
-        (tmp_path / "a").unlink()
+        up.unlink()
         lose(fleet, rejoin, one)
-        while "a" not in rejoin.problems:
+        while not refused.exists() or len(refused.read_text()) < 2:
             time.sleep(0.01)
-        assert "no route to host" in str(rejoin.problems["a"])
         assert rejoin.take() == []
-        (tmp_path / "a").touch()
+        up.touch()
         wait_for_message(fleet.inbox, HostReady)
-        assert rejoin.problems == {}
 
 
 def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path):

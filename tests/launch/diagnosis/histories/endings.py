@@ -4,7 +4,7 @@ import signal
 
 from tfdist.launch.diagnosis.history import NotJoined, StartTimedOut, TimedOut
 
-from . import START, Replay, exited, interrupted, stopped, stuck, wrote
+from . import Replay, exited, interrupted, stopped, stuck, wrote
 from .texts import aborted_by, traceback
 
 PS = {"chief": 1, "worker": 1, "ps": 1}
@@ -73,7 +73,7 @@ ROWS = (
     ),
     Replay(
         "a worker exits with code 0 before the cluster has formed",
-        (exited("worker-1", 0, 1.0), (14.0, NotJoined("worker-1", ("worker-0",), START + 14.0)), stopped(14.0, "worker-0"), exited("worker-0", -15, 14.1)),
+        (exited("worker-1", 0, 1.0), (14.0, NotJoined("worker-1", ("worker-0",))), stopped(14.0, "worker-0"), exited("worker-0", -15, 14.1)),
         "worker-1 exited with code 0 before it joined the cluster; worker-0 waits for it", 1, ("worker-1",), {"worker-0": "stopped by tfdist"},
     ),
     Replay(

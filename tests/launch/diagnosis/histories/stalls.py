@@ -2,7 +2,7 @@
 
 from tfdist.launch.diagnosis.history import Stall
 
-from . import START, Happened, Replay, exited, state, stepped, stopped, wrote
+from . import Happened, Replay, exited, state, stepped, stopped, wrote
 
 TF = "/usr/lib/python3/dist-packages/tensorflow/python/eager/execute.py"
 STDLIB = "/usr/lib/python3.11/threading.py"
@@ -50,7 +50,7 @@ BOTH = {"worker-0": "stopped by tfdist", "worker-1": "stopped by tfdist"}
 
 def stalled(at: float = 345.0, **cores_used: float) -> Happened:
     used = {task.replace("_", "-"): cores for task, cores in cores_used.items()}
-    return at, Stall(300.0, START + at, used)
+    return at, Stall(300.0, used)
 
 
 def ended(*tasks: str) -> tuple[Happened, ...]:
