@@ -60,7 +60,7 @@ class ArmStart:
 
 @dataclass(frozen=True)
 class Progressed:
-    """A message of the arm's job while it started; heartbeats let a display count on."""
+    """A message of the arm's job while it starts; a display counts seconds from heartbeat to heartbeat."""
 
     arm: str
     message: Message
@@ -136,7 +136,7 @@ class _ArmThread:
         job = _plan(start)
         template = None if start.templates is None else start.templates.of(job)
         with (
-            RunWriter(RunDir(start.run_dir), lambda _: None) as writer,
+            RunWriter(RunDir(start.run_dir)) as writer,
             connect(job.hosts, start.policy, inbox=self.inbox, template=template) as fleet,
         ):
             self.turn = TurnState(job, fleet)

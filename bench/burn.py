@@ -1,13 +1,13 @@
 """Whether all hosts compute, and all links between them exchange, as fast as the others: before an expensive job.
 
-All hosts train independently at the same time; then two hosts after the other all-reduce. What is slow is told by the
-others, because nobody knows how fast a host should be.
+All hosts train independently at the same time; then pairs of hosts all-reduce, one pair after the other. Each is
+compared with the others, because how fast it should be is not known.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from queue import SimpleQueue
@@ -109,8 +109,7 @@ def _compute(machines: Machines, seconds: float, found: BurnResult) -> None:
 def _exchange(machines: Machines, seconds: float) -> float:
     """Bus bandwidth of the all-reduce between two hosts, GB/s, of the task that saw less."""
     choice = resolve_strategy({"strategy": StrategyName.MULTI_WORKER, "workers": 2}, combined(machines)).spec
-    values = {each.name: getattr(choice, each.name) for each in fields(choice)}
-    spec = CollectiveSpec(**values, sizes=(SIZE,), turn_s=seconds)
+    spec = CollectiveSpec(**vars(choice), sizes=(SIZE,), turn_s=seconds)
     parked = _measured(spec, machines, seconds, lambda _: TURN)
     cases = [observed["collectives"][0] for observed in parked.observed.values()]
     return min(algbw(case["bytes"], case["seconds"] / case["iterations"]) for case in cases)  # busbw of two ranks too
@@ -150,17 +149,16 @@ def rows_of(found: BurnResult) -> Iterator[CheckResult]:
     usual = median(found.images_per_s.values()) if found.images_per_s else 0.0
     for host, rate in found.images_per_s.items():
         text, hot = f"{rate:,.0f} images/s", found.throttled.get(host, "")
+        note = f"; GPUs slowed down: {hot}" if hot else ""
         if rate < SLOW_HOST * usual:
             text += f", {rate / usual:.0%} of the median of the hosts ({usual:,.0f})"
             fix = f"look for other programs, limits of its cgroup, heat and memory errors, or --exclude {host.name}"
-            yield CheckResult(
-                "compute", host.name, Verdict.WARNING, f"{text}{hot and f'; GPUs slowed down: {hot}'}", fix
-            )
         elif hot:
             fix = "check its cooling and power limits with 'nvidia-smi -q -d PERFORMANCE'"
-            yield CheckResult("compute", host.name, Verdict.WARNING, f"{text}; GPUs slowed down: {hot}", fix)
         else:
             yield CheckResult("compute", host.name, Verdict.OK, text)
+            continue
+        yield CheckResult("compute", host.name, Verdict.WARNING, text + note, fix)
     best: dict[Host, float] = {}
     for pair, speed in found.busbw.items():
         for host in pair:

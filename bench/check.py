@@ -45,9 +45,8 @@ STOPPED_BY = "tfdist check"
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """A program, and the strategies that it is checked under."""
+    """The runs of a program, one for each strategy that it is checked under."""
 
-    command: tuple[str, ...]
     arms: Arms
     problem: str
     """Why a bench could not measure the program; empty if it could."""
@@ -64,13 +63,14 @@ def plan_check(command: Sequence[str], strategies: Sequence[StrategyName], machi
     Raises:
         TfdistError: it cannot be started.
     """
-    program, problem = program_of(tuple(command), {}, machines), ""
+    words, problem = tuple(command), ""
+    program = program_of(words, {}, machines)
     try:
         check_measures(program)
     except TfdistError as error:
         problem = str(error)
-    arms = [Arm(name, {"strategy": name, **CHOICES[name]}, command=tuple(command)) for name in strategies]
-    return CheckPlan(tuple(command), resolve_arms(arms, machines, None), problem)
+    arms = [Arm(name, {"strategy": name, **CHOICES[name]}, command=words) for name in strategies]
+    return CheckPlan(resolve_arms(arms, machines, None), problem)
 
 
 @dataclass
@@ -123,17 +123,18 @@ class Checker:
 
     def _start(self, name: str, on_start: Callable[[Sequence[str]], None]) -> bool:
         """Start a program if there are cores for it that no other one uses; returns whether it did."""
-        arms, spec = self.plan.arms, self.plan.arms.specs[name]
+        arms = self.plan.arms
+        spec, command = arms.specs[name], arms.commands[name]
         ((host, machine),) = arms.machines[name].items()
         used = {core for run in self.running.values() for core in run.cores}
         free = tuple(core for core in machine.cores if core not in used)
-        number = sum(role.count for role in shape_of_command(spec, self.plan.command).roles.values() if role.computes)
+        number = sum(role.count for role in shape_of_command(spec, command).roles.values() if role.computes)
         cores = free[: number * spec.devices]
         if self.running and (machine.gpus or len(cores) < number * spec.devices):
             return False
         machines = {host: machine if machine.gpus else replace(machine, cores=cores)}
         policy = Policy(timeout_s=self.timeout_s)
-        start = ArmStart(name, 1, spec, self.plan.command, machines, self.folder / slug(name), policy)
+        start = ArmStart(name, 1, spec, command, machines, self.folder / slug(name), policy)
         self.running[name] = _Run(self.start_arm(start, self.news.put), cores)
         on_start(list(self.running))
         return True

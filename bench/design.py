@@ -90,7 +90,7 @@ class Projection:
 
     @cached_property
     def _kept(self) -> "Codes":
-        """All blocks but the first of each connected set: its effect cannot be told from those of its levels."""
+        """All blocks but the first of each connected set: its effect cannot be separated from those of its levels."""
         import numpy as np
 
         _, of_blocks = connected_sets(self.levels, self.blocks)
@@ -150,7 +150,7 @@ class Design(Generic[Arm]):
 
     @cached_property
     def rest(self) -> Projection:
-        """The fit. Of a single arm the drift cannot be told from the rest: its blocks have no effect of their own."""
+        """The fit. The drift of a single arm cannot be separated from the rest: its blocks have no effect."""
         blocks = _codes(turn.block for turn in self.turns)
         return Projection(self.arm_of, blocks if len(self.arms) > 1 else 0 * blocks)
 

@@ -14,7 +14,7 @@ from tfdist.bench.folder import slug
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
 from tfdist.bench.suites.arms import Arms
-from tfdist.bench.turns import END, Memory, Parked, plan_turn, plan_warmup
+from tfdist.bench.turns import END, Memory, Parked, plan_warmup
 from tfdist.jobs.launch_plan import why_not_traced
 from tfdist.jobs.plan import task_count
 from tfdist.launch.agents.inbox import Interrupted, Message, Note
@@ -29,8 +29,6 @@ from tfdist.strategies.catalog import CATALOG
 
 STEPS = 5
 """Steps of a trace: each has thousands of operations."""
-
-
 END_S = 20.0
 """Time for a program to end after its last turn; then it is stopped."""
 STOPPED_BY = "tfdist bench"
@@ -44,15 +42,6 @@ class InterruptedBenchError(Exception):
     def __init__(self, signal: int) -> None:
         super().__init__(signal)
         self.signal = signal
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Seconds of a suite."""
-
-    turn_s: float
-    warmup_s: float
-    window_s: float
 
 
 @dataclass
@@ -86,7 +75,6 @@ class Group:
     """The processes of several arms. One thread calls it; the arms' threads and signals put into `news`."""
 
     number: int
-    pace: Pace
     news: "SimpleQueue[News]"
     start_arm: StartArm
     progress: Progress
@@ -137,15 +125,17 @@ class Group:
                 if fits and not (unknown and others):
                     yield start
 
-    def warm_up(self) -> None:
-        """Let one arm after the other train for a while, so that its first turn is like the others."""
+    def warm_up(self, seconds: float) -> None:
+        """Let one arm after the other train for this time, so that its first turn is like the others."""
         for arm in list(self.members):
-            self.release(arm, partial(plan_warmup, self.pace.warmup_s))
+            self.release(arm, partial(plan_warmup, seconds))
 
-    def turn(self, arm: str, round: int, order: int, repeated: bool = False) -> TurnRecord | None:
-        """Release an arm for a turn and return its measurements; None if it has ended."""
+    def turn(
+        self, arm: str, round: int, order: int, turn_of: Callable[[float], Turn], repeated: bool = False
+    ) -> TurnRecord | None:
+        """Release an arm for a turn, as `release`, and return its measurements; None if it has ended."""
         started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        parked = self.release(arm, lambda step_s: plan_turn(self.pace.turn_s, step_s, self.pace.window_s))
+        parked = self.release(arm, turn_of)
         if parked is None:
             return None
         incarnation, group = self.members[arm].start.incarnation, self.number

@@ -64,14 +64,12 @@ def with_rest(parts: Parts, devices: Array, measured: Sequence[int], rests: Arra
 
 def widened(rates: Array, devices: Array, measured: Sequence[int], drawn: Array) -> Array:
     """Images/s, draws x devices, with the error of the model itself; `drawn`: a standard normal number per draw."""
-
     found: Array = rates * np.exp(WIDENING * _doublings(devices, measured) * drawn[:, None])
     return found
 
 
 def _doublings(devices: Array, measured: Sequence[int]) -> Array:
     """How many times the largest measured number of devices was doubled; 0 up to it."""
-
     found: Array = np.log2(np.maximum(devices / max(measured), 1.0))
     return found
 
@@ -102,6 +100,5 @@ def error_of(spread: Interval | None) -> float:
 
 def quantiles(values: Array) -> Interval:
     """The interval that holds 95 % of the draws."""
-
     low, high = np.quantile(values, [ERROR / 2, 1 - ERROR / 2])
     return Interval(float(low), float(high), 1 - ERROR)

@@ -18,7 +18,6 @@ class Staleness:
     p95: int
     """Staleness that at most 5 % of the updates exceed."""
     largest: int
-    updates: int
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Updates:
         mean = sum(value * count for value, count in enumerate(counts)) / total
         p95 = next(value for value, below in enumerate(accumulate(counts)) if below >= 0.95 * total)
         largest = max(value for value, count in enumerate(counts) if count)
-        return Staleness(mean, p95, largest, total)
+        return Staleness(mean, p95, largest)
 
 
 def updates_of(records: Sequence[Record]) -> Updates | None:

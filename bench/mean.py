@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 from scipy.special import stdtrit
@@ -20,7 +20,6 @@ class OverSeeds:
     value: float
     interval: Interval | None
     """Student's, of the logarithms; None: fewer than FEWEST_ROUNDS seeds."""
-    seeds: int
 
 
 def over_seeds(values: Sequence[float]) -> OverSeeds | None:
@@ -30,10 +29,9 @@ def over_seeds(values: Sequence[float]) -> OverSeeds | None:
     logs = [math.log(value) for value in values]
     number, mean = len(logs), fmean(logs)
     if number < FEWEST_ROUNDS:
-        return OverSeeds(math.exp(mean), None, number)
-    variance = math.fsum((log - mean) ** 2 for log in logs) / (number - 1)
-    half = float(stdtrit(number - 1, 1 - ERROR / 2)) * math.sqrt(variance / number)
-    return OverSeeds(math.exp(mean), Interval(math.exp(mean - half), math.exp(mean + half), 1 - ERROR), number)
+        return OverSeeds(math.exp(mean), None)
+    half = float(stdtrit(number - 1, 1 - ERROR / 2)) * stdev(logs) / math.sqrt(number)
+    return OverSeeds(math.exp(mean), Interval(math.exp(mean - half), math.exp(mean + half), 1 - ERROR))
 
 
 def ratio_over_seeds(ours: Mapping[int, float], theirs: Mapping[int, float]) -> OverSeeds | None:

@@ -180,7 +180,7 @@ class LiveProgress(Progress):
         self._draw()
 
     def listen(self, arm: str, message: Message) -> None:
-        """Note the message; the agents' heartbeats let the display count on."""
+        """Note the message. The display counts seconds, because the agents send heartbeats."""
         now = self.now()
         self.state.update(arm, message, now)
         if self.state.starting and now - self.drawn_at >= REFRESH_S and not is_behind(self.out):

@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tfdist.bench.disturbance import disturbed
 from tfdist.bench.folder import BenchFile, BenchPaths, Unreadable, printable, read_bench, read_lines
 from tfdist.launch.errors import TfdistError
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.throughput import throughput
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

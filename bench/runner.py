@@ -12,12 +12,12 @@ from signal import SIGTERM
 from tfdist.bench.arm_process import ArmStart, News, StartArm, start_arm
 from tfdist.bench.disturbance import disturbed
 from tfdist.bench.folder import BenchFile, BenchPaths
-from tfdist.bench.group import NO_TRACES, STOPPED_BY, Group, InterruptedBenchError, Pace, Traces, trace
+from tfdist.bench.group import NO_TRACES, STOPPED_BY, Group, InterruptedBenchError, Traces, trace
 from tfdist.bench.plan import PlannedRun, Spent, start_of, start_order
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import last_number, turns_in
 from tfdist.bench.suites.arms import Arms
-from tfdist.bench.turns import Memory
+from tfdist.bench.turns import Memory, plan_turn
 from tfdist.bench.until import accuracy_of, has_learned
 from tfdist.launch.agents.inbox import interruptions
 from tfdist.launch.agents.template import Templates
@@ -95,16 +95,11 @@ class TurnRunner:
             self.group.stop(signal, by)
 
     def start_group(
-        self,
-        number: int,
-        pace: Pace,
-        starts: Sequence[ArmStart],
-        save: Callable[[Record, Path], None],
-        baseline: str = "",
+        self, number: int, starts: Sequence[ArmStart], save: Callable[[Record, Path], None], baseline: str = ""
     ) -> tuple[Group, list[str]]:
         """Start the arms that fit into memory together; returns them, and the names of the others."""
         hooks = self.hooks
-        self.group = Group(number, pace, self.news, hooks.start_arm, hooks.progress, save, self.memory)
+        self.group = Group(number, self.news, hooks.start_arm, hooks.progress, save, self.memory)
         # as many processes start at the same time as there are cores
         slots = max(2, *(len(combined(self.machines[start.arm]).cores) for start in starts))
         left = [start.arm for start in self.group.start(starts, slots, baseline)]
@@ -178,7 +173,7 @@ class _BenchRun(TurnRunner):
         turns = turns_in(self.root)
         self.incarnation = max((turn.incarnation for turn in turns), default=0)
         self.order = max((turn.order for turn in turns), default=0)
-        # the last group that measured each turn; trainings that are evaluated start anew
+        # the last group that measured each turn; trainings that are evaluated start from the beginning
         lasting = [turn for turn in turns if accuracy_of(turn.observed) is None]
         self.groups = {PlannedRun(turn.round, turn.arm): turn.group for turn in lasting}
 
@@ -239,12 +234,11 @@ class _BenchRun(TurnRunner):
             is_first: whether it is the incarnation's first group.
         """
         self.learned = set()
-        started, suite = time.monotonic(), self.bench.suite
+        started = time.monotonic()
         starts = [self._start_of(arm, start_of(runs[0].round, self.bench.ends)) for arm in arms]
-        pace = Pace(suite.turn_s, suite.warmup_s, suite.window_s)
-        group, left = self.start_group(number, pace, starts, self._save, baseline)
+        group, left = self.start_group(number, starts, self._save, baseline)
         self.pending += [run for run in runs if run.arm in again and run.arm in group.members]
-        group.warm_up()
+        group.warm_up(self.bench.suite.warmup_s)
         self.spent.add_start(time.monotonic() - started, again=not is_first)
         self.starts_left -= is_first
         self._repeat(group, runs, self._measure_rounds(group, runs), baseline)
@@ -301,15 +295,17 @@ class _BenchRun(TurnRunner):
             list(self._measure_runs(group, repeats, repeated=True))
 
     def _measure_runs(self, group: Group, runs: Sequence[PlannedRun], repeated: bool = False) -> Iterator[TurnRecord]:
+        suite = self.bench.suite
+        turn_of = partial(plan_turn, suite.turn_s, window_s=suite.window_s)
         for run in runs:
             if run.arm not in group.members:
                 continue
             started = time.monotonic()
             left = sum(each.arm not in self.failed | group.failed.keys() for each in self.pending)
-            self.begin_turn(run, self.starts_left, left, self.bench.suite.turn_s)
+            self.begin_turn(run, self.starts_left, left, suite.turn_s)
             self.pending.remove(run)
             self.order += 1
-            turn = group.turn(run.arm, run.round, self.order, repeated)
+            turn = group.turn(run.arm, run.round, self.order, turn_of, repeated)
             if turn is not None:
                 append_line(self.paths.turns, dumps(turn.to_json()))
                 self.spent.add_turn(time.monotonic() - started)

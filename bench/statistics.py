@@ -84,7 +84,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The natural logarithm of a ratio, and how well it is known."""
+    """The natural logarithm of images/s or of a ratio, and how well it is known."""
 
     log: float
     variance: Variance | None
@@ -93,7 +93,7 @@ class Estimate:
     """Standard deviation of the logarithm beside that variance, known."""
 
     def interval(self, error: float) -> Interval | None:
-        """That of the ratio; None without a variance, or too wide to say anything."""
+        """That of the images/s or the ratio; None without a variance, or too wide to say anything."""
         if self.variance is None:
             return None
         half = self._half(error)
@@ -155,9 +155,8 @@ class Statistics:
         """None without a turn. Figures of connected arms are of the same rounds: the model fills a missing one."""
         if not self.rounds[arm]:
             return None
-        rounds = len(self.rounds[arm])
-        variance = self.variance_of(arm) if rounds >= FEWEST_ROUNDS else None
-        return Figure(math.exp(self._log(arm)), Estimate(self._log(arm), variance).interval(ERROR), rounds)
+        estimate = self.estimate(arm)
+        return Figure(math.exp(estimate.log), estimate.interval(ERROR), len(self.rounds[arm]))
 
     def compare(self, pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
         """Each arm with its baseline, both with turns.
@@ -196,10 +195,11 @@ class Statistics:
         variance = noise.of_ratio(row, other_row) if known else None
         return Estimate(self._log(arm) - self._log(baseline), variance, self.floor)
 
-    def variance_of(self, arm: str) -> Variance | None:
-        """Variance of the logarithm of an arm's figure, given the rounds as they were; the arm has turns."""
+    def estimate(self, arm: str) -> Estimate:
+        """The images/s of an arm with turns, given the rounds as they were, for calculations with several benches."""
         noise, row = self._noise_of[arm]
-        return noise.of_figure(row)
+        enough = len(self.rounds[arm]) >= FEWEST_ROUNDS
+        return Estimate(self._log(arm), noise.of_figure(row) if enough else None)
 
     def odd_starts(self) -> Iterator[OddStart]:
         """The starts that differ from the others of their arm for sure, the most different first.
@@ -245,7 +245,7 @@ def _unordered(arm: str, baseline: str) -> Pair:
     return (arm, baseline) if arm < baseline else (baseline, arm)
 
 
-def holm(p_values: Sequence[float | None], error: float = ERROR) -> list[float]:
+def holm(p_values: Sequence[float | None], error: float) -> list[float]:
     """The error at which each comparison is made, of `error` in all; `error` where there is none."""
     errors = [error] * len(p_values)
     left = sum(p is not None for p in p_values)

@@ -7,9 +7,7 @@ Successive halving: many candidates in a few rounds, the faster half of them in 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean
-from typing import TypeVar
 
 from tfdist.bench.design import Block
 from tfdist.bench.folder import BenchPaths
@@ -28,8 +26,6 @@ from tfdist.strategies.options import option_words
 STAGE_ROUNDS = 3
 """Rounds of each stage but the last."""
 
-Round = TypeVar("Round")
-
 
 def stages(candidates: int) -> Iterator[int]:
     """The number of candidates in each stage; the last stage compares one with the default."""
@@ -39,12 +35,12 @@ def stages(candidates: int) -> Iterator[int]:
     yield candidates
 
 
-def faster_half(rates: Mapping[str, Mapping[Round, float]], default: str, candidates: Sequence[str]) -> tuple[str, ...]:
+def faster_half(rates: Mapping[str, Mapping[int, float]], default: str, candidates: Sequence[str]) -> tuple[str, ...]:
     """The faster half of `candidates`, rounded up, in their order.
 
     Args:
-        rates: images/s of each arm and round. Candidates without one of the default's rounds are dropped.
-        default: their baseline.
+        rates: of each arm, by round. Candidates without one of the default's rounds are dropped.
+        default: the arm whose rounds count.
         candidates: without the default.
     """
     rounds = rates[default].keys()
@@ -100,8 +96,8 @@ def search_arms(session: Session) -> tuple[str, ...]:
 def search_s(session: Session) -> float:
     """Wall seconds that the search will take."""
     default, *candidates = search_arms(session)
-    left = partial(seconds_left, specs=session.arms.specs, suite=session.bench.suite)
-    return sum(left(_stage(session, [default, *candidates[:number]], 0)) for number in stages(len(candidates)))
+    every = (_stage(session, [default, *candidates[:number]], 0) for number in stages(len(candidates)))
+    return sum(seconds_left(runs, session.arms.specs, session.bench.suite) for runs in every)
 
 
 def _stage(session: Session, arms: Sequence[str], after: int) -> tuple[tuple[PlannedRun, ...], ...]:
@@ -173,7 +169,7 @@ def launch_words(arm: Arm, preset: str | None, spec: StrategyChoice, hosts: Sequ
     Args:
         arm: of a suite.
         preset: of the suite.
-        spec: of the arm; in a bench programs are pinned to cores, by `tfdist launch` only if it is told to.
+        spec: of the arm; in a bench programs are pinned to cores, by `tfdist launch` only with --cores-per-device.
         hosts: the options that select those of the bench.
     """
     words = [] if preset is None or arm.command else ["--preset", preset]

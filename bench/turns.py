@@ -15,12 +15,10 @@ HEADROOM = 1.2
 """The start of a process needs more than it keeps."""
 RESERVE = 0.1
 """The share of each host's memory that stays free."""
-
-
 END = Turn(0, 0)
 """The release that ends the tasks."""
 STEPS_PER_WINDOW = 3
-"""The fewest."""
+"""Fewest steps of a window."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,8 @@ def plan_warmup(seconds: float, step_s: float) -> Turn:
 class Memory:
     """What is known of the hosts' memory: read whenever an arm is parked."""
 
-    available: dict[str, int] = field(default_factory=dict)
-    """Bytes that each host had for new processes at its last reading, by host."""
+    available: dict[int, int] = field(default_factory=dict)
+    """Bytes that each host had for new processes at its last reading, by its index among the arm's hosts."""
     total: int = 0
     """Bytes of the first host; 0: unknown."""
     process_bytes: int = PROCESS_BYTES
@@ -104,7 +102,7 @@ class Memory:
             sizes = reading.after.resident_bytes.values()
             self.process_bytes = max(self.process_bytes, int(HEADROOM * max(sizes, default=0)))
             if "available_bytes" in reading.after.host:
-                self.available[str(number)] = int(reading.after.host["available_bytes"])
+                self.available[number] = int(reading.after.host["available_bytes"])
         keys = {"gpu_free_bytes", "gpu_total_bytes"}
         of_gpus = [reading.after.host for reading in parked.readings if keys <= reading.after.host.keys()]
         if of_gpus:

@@ -7,7 +7,7 @@ bench_results/calibration/compare.md.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, median, variance
 
@@ -66,28 +66,21 @@ class TwoBenches:
 
     def _machine(self, arms: Sequence[str]) -> float:
         """How much faster these arms together became, as a logarithm."""
-        changes = (_log_figure(self.new, arm) - _log_figure(self.base, arm) for arm in dict.fromkeys(arms))
+        changes = (self.new.estimate(arm).log - self.base.estimate(arm).log for arm in dict.fromkeys(arms))
         return median([*changes] or [0.0])
 
 
 def _of_bench(statistics: Statistics, level: Variance | None, arm: str, anchor: str | None) -> Estimate:
     if anchor is not None:
         return statistics.ratio(arm, anchor)
-    noise = statistics.variance_of(arm) if len(statistics.rounds[arm]) >= FEWEST_ROUNDS else None
-    return Estimate(_log_figure(statistics, arm), sum_of([noise, level]) if noise and level else None)
-
-
-def _log_figure(statistics: Statistics, arm: str) -> float:
-    figure = statistics.figure(arm)
-    if figure is None:
-        raise ValueError(f"{arm} has no turn")
-    return math.log(figure.images_per_s)
+    estimate = statistics.estimate(arm)
+    return replace(estimate, variance=sum_of([estimate.variance, level]) if estimate.variance and level else None)
 
 
 def level_noise(rounds: Mapping[str, Mapping[Block, float]]) -> Variance | None:
     """The variance of the machine's log speed from bench to bench, by its drift from round to round in this one.
 
-    Drift is taken for a random walk that goes on between two benches as long as in a bench. None in too few rounds.
+    Drift is taken for a random walk that continues between two benches as long as in a bench. None in too few rounds.
     """
     blocks: dict[Block, list[float]] = {}
     for arm in rounds.values():

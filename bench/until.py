@@ -43,7 +43,7 @@ def unneeded(bench: BenchFile, records: Sequence[Record]) -> set[PlannedRun]:
 def done_runs(bench: BenchFile, records: Sequence[Record]) -> set[PlannedRun]:
     """The runs that need not be measured.
 
-    An arm that learns starts anew with each incarnation: one that was interrupted is measured from its first round on.
+    An arm that learns starts from the beginning in each incarnation: all rounds of an interrupted one are left.
     """
     done = completed(records) | unneeded(bench, records)
     learning = {record.arm for record in records if accuracy_of(record.observed) is not None}

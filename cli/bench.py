@@ -275,7 +275,7 @@ def refuse_suite(command: list[str] | None) -> None:
 
 @host_options(NOT_FOR_BENCHES)
 @timeout_options()
-@gather("given", OPTIONS, lambda _, values: values)
+@gather("given", OPTIONS)
 def bench(
     ctx: typer.Context,
     command: Command = None,

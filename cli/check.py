@@ -85,7 +85,7 @@ def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, jso
     if json:
         typer.echo(dumps({"format": 1, "exit_code": code, "checks": [asdict(row) for row in rows]}))
     else:
-        show(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+        show(rows)
     if code == 0:
         shutil.rmtree(folder)
     else:

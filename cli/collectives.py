@@ -1,6 +1,5 @@
 """`tfdist collectives`."""
 
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
@@ -17,14 +16,22 @@ from tfdist.bench.collectives.run import run_collectives
 from tfdist.bench.collectives.table import columns_for, lines_of_table, to_json
 from tfdist.bench.plan import start_s
 from tfdist.bench.progress import progress_on
-from tfdist.bench.report.environment import environment_of
 from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
-from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options, training_options
+from tfdist.cli.options import (
+    Json,
+    gather,
+    host_options,
+    option,
+    refuse_tf_config,
+    seconds,
+    timeout_options,
+    training_options,
+)
 from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import refusals
-from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.show.output import columns_of, never_block, wait_for_reader
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import HOW, SIZE, TIMING, WHAT, Seconds
@@ -79,7 +86,7 @@ def show_plan(plan: CollectivePlan, json: bool) -> None:
 def show(sweep: Sweep, stream: TextIO) -> None:
     """Show a table for each arm, then what packs do, what is wrong and what was not measured."""
     figures = figures_of(sweep)
-    width = shutil.get_terminal_size().columns if stream.isatty() else None
+    width = columns_of(stream)
     for arm, group in groupby(figures, key=lambda figure: figure.line.arm):
         rows = list(group)
         first = rows[0].line
@@ -120,7 +127,7 @@ def run(
             announce(plan, stream)
         links = {} if fleet is None or len(fleet.channels) < 2 else measure_neighbours(fleet, list(fleet.channels))
     with progress_on(stream, quiet, "GB/s bus bandwidth of the largest size") as progress:
-        code = run_collectives(plan, RunnerHooks(progress, links=links, policy=policy), environment_of)
+        code = run_collectives(plan, RunnerHooks(progress, links=links, policy=policy))
     return _report(plan, code, stream, json=json, quiet=quiet)
 
 
@@ -195,7 +202,9 @@ ARMS |= option_rows(
     bytes_per_pack=(str, "Pack sizes to try with --model-gradients, for example 1M,4M. One pack is added."),
 )
 """The options that say what is measured: annotations by name, in the order of the help."""
-TURN = option_rows(TIMING, turn=(Seconds, "Timed part of a turn, divided between its sizes. Default: 2s."))
+Turn = Annotated[
+    Seconds | None, seconds("--turn", "Timed part of a turn, divided between its sizes. Default: 2s.", TIMING)
+]
 Dtype = Annotated[closed.GradientDtype, option("--gradient-dtype", "float32, bfloat16 or float16.", HOW)]
 Rounds = Annotated[int, option("--rounds", "Turns of each arm, in all; 3 or more give intervals.", TIMING)]
 Incarnations = Annotated[
@@ -209,8 +218,7 @@ DryRun = Annotated[bool, option("--dry-run", "Show the turns and the sizes; star
 @host_options(NOT_FOR_BENCHES)
 @timeout_options()
 @training_options(("model", "alpha", "classes"))
-@gather("given", ARMS, lambda _, values: values)
-@gather("turn", TURN, lambda _, values: values["turn"])
+@gather("given", ARMS)
 def collectives(
     ctx: typer.Context,
     op: Op = CollectiveOptions.op,
@@ -218,7 +226,7 @@ def collectives(
     given: Mapping[str, Any],
     gradient_dtype: Dtype = CollectiveOptions.gradient_dtype,
     rounds: Rounds = CollectiveOptions.rounds,
-    turn: float | None,
+    turn: Turn = None,
     incarnations: Incarnations = CollectiveOptions.incarnations,
     seed: Seed = 0,
     out: Out = None,

@@ -94,7 +94,7 @@ OPTIONS = option_rows(
 )
 
 
-@gather("given", OPTIONS, lambda _, values: values)
+@gather("given", OPTIONS)
 def compare(
     folders: Annotated[list[Path], argument("DIR...", "Two benches, the earlier one first, or more.")],
     *,

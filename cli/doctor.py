@@ -2,7 +2,6 @@
 
 import os
 import platform
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from rich.filesize import decimal
 import tfdist
 from tfdist.cli.options import Port, host_options, option, seconds, timeout_options
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
-from tfdist.cli.show.output import agrees, never_block, wait_for_reader
+from tfdist.cli.show.output import agrees, columns_of, never_block, wait_for_reader
 from tfdist.cli.show.rows import aligned
 from tfdist.cli.show.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
@@ -47,10 +46,10 @@ MIN_TEXT_WIDTH = 40
 """Columns below which the text starts on the line below its heading."""
 
 
-def show(rows: Sequence[CheckResult], width: int | None) -> None:
-    """Print all rows, wrapped to `width` columns; None: one line each."""
+def show(rows: Sequence[CheckResult]) -> None:
+    """Print all rows, wrapped on a terminal, else in one line each."""
     color = False if "NO_COLOR" in os.environ else None
-    for line in row_lines(merge_hosts(rows), width):
+    for line in row_lines(merge_hosts(rows), columns_of(sys.stdout)):
         typer.echo(line, color=color)
 
 
@@ -63,7 +62,7 @@ def merge_hosts(rows: Sequence[CheckResult]) -> list[CheckResult]:
 
 
 def row_lines(rows: Sequence[CheckResult], width: int | None) -> list[str]:
-    """Each row: verdict, check, host and text, then the fix; on a terminal the fix starts on a new line."""
+    """Each row: verdict, check, host and text, then the fix, wrapped to `width` columns; None: one line each."""
     check_width = max((len(row.check) for row in rows), default=0)
     host_width = max((len(row.host) for row in rows), default=0)
     heads = [f"{row.check:{check_width}}  {row.host:{host_width}}" for row in rows]
@@ -216,7 +215,7 @@ def doctor(
         found = {"can_start": can_start(rows), "rows": [asdict(row) for row in rows], "links": links, "keras": keras}
         typer.echo(dumps(found, indent=1))
     else:
-        show(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+        show(rows)
         if verbose or not can_start(rows):
             typer.echo("\nWhich Keras works with which strategy:")
             show_keras(Console(highlight=False))

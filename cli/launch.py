@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tfdist.cli.options import (  # fmt: skip
+from tfdist.cli.options import (
     Json,
     Port,
     host_options,
@@ -25,13 +25,13 @@ from tfdist.cli.options import (  # fmt: skip
     timeout_options,
     training_options,
 )
-from tfdist.cli.run_argument import RUNS_DIR, RunsDir
+from tfdist.cli.run_argument import RUNS_DIR, RunsDir, argument
 from tfdist.cli.run_launch import RunOptions, checked_plan, launch_detached, run_launch
 from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions
-from tfdist.jobs.options import EXPECTED, HOSTS, KEYS, OUTPUT, RECOVERY, TIMEOUTS, WHAT, Bytes, Seconds
+from tfdist.jobs.options import EXPECTED, HOSTS, KEYS, RECOVERY, TIMEOUTS, WHAT, Bytes, Seconds
 from tfdist.jobs.recovery import Recovery
 from tfdist.jobs.resume_source import check_requeue, check_slurm, find_resumed
 from tfdist.launch.console.lines import LineOptions
@@ -145,10 +145,7 @@ def launch(
         Seconds | None, seconds("--timeout", "Stop the job after this time, with exit code 124.", TIMEOUTS)
     ] = None,
     policy: Policy,
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="Your own program, run as every task.", show_default=False),
-    ] = None,
+    command: Annotated[list[str] | None, argument("-- COMMAND", "Your own program, run as every task.")] = None,
     config: Annotated[
         Path | None,
         option(
@@ -180,15 +177,8 @@ def launch(
     ] = False,
     name: Annotated[str, option("--name", "Name of the run, used for its folder.")] = "launch",
     runs_dir: RunsDir = RUNS_DIR,
-    metrics: Annotated[
-        str | None,
-        option(
-            "--metrics",
-            "Serve Prometheus figures at [HOST]:PORT.",
-            OUTPUT,
-        ),
-    ] = None,
-    metrics_file: Annotated[Path | None, option("--metrics-file", "Write them to this file every 5 s.", OUTPUT)] = None,
+    metrics: Annotated[str | None, option("--metrics", "Serve Prometheus figures at [HOST]:PORT.")] = None,
+    metrics_file: Annotated[Path | None, option("--metrics-file", "Write them to this file every 5 s.")] = None,
     requeue: Annotated[
         int | None,
         option("--requeue", "In a Slurm batch job: requeue it after exit code 42, at most N times.", RECOVERY),

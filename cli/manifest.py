@@ -122,7 +122,7 @@ class Pods:
         typer.echo(text, nl=False)
 
 
-@gather("options", {row.name: annotation(row) for row in _OPTIONS}, lambda _, values: values)
+@gather("options", {row.name: annotation(row) for row in _OPTIONS})
 def manifest(ctx: typer.Context, options: Mapping[str, Any]) -> None:
     """Print a Kubernetes manifest that runs another command.
 

@@ -25,7 +25,7 @@ from tfdist.jobs.options import (
     TRAINING,
     Option,
     read_setting,
-)  # fmt: skip
+)
 from tfdist.jobs.presets import PRESETS
 from tfdist.jobs.recovery import read_recovery, read_timeouts
 from tfdist.launch.errors import TfdistError
@@ -172,9 +172,11 @@ def _annotations(rows: Iterable[Option], without: Collection[str] = ()) -> dict[
 
 
 def gather(
-    parameter: str, options: Mapping[str, Any], collect: Callable[[typer.Context, Mapping[str, Any]], Any]
+    parameter: str,
+    options: Mapping[str, Any],
+    collect: Callable[[typer.Context, Mapping[str, Any]], Any] = lambda _, values: values,
 ) -> Decorator:
-    """Give a command `options` and pass `collect` of its context and their values to it as one `parameter`.
+    """Give a command `options` and pass their values, or `collect` of its context and them, to it as one `parameter`.
 
     Typer reads options from a signature, so the decorated command gets one that lists them in the place of `parameter`.
     """

@@ -44,4 +44,4 @@ def _runs(incomplete: str) -> list[str]:
 _RUN = argument("RUN", "The run: last, its folder's name or a unique part of it, or a path.", complete=_runs)
 RunName = Annotated[str, _RUN]
 AnyRunName = Annotated[str | None, _RUN]
-"""It may be omitted."""
+"""A RUN that may be omitted."""

@@ -12,7 +12,6 @@ from typing import Any, TextIO
 
 import typer
 
-from tfdist.cli.doctor import burned_rows, row_lines
 from tfdist.cli.show.outcome import show_outcome, traces_line
 from tfdist.cli.show.output import never_block
 from tfdist.cli.show.steps import Steps, connected
@@ -140,7 +139,7 @@ class RunOptions:
     output: str
     """Value of --output."""
     lines: LineOptions
-    """Without its tasks, which `output` names."""
+    """Its `tasks` are not set yet: `output` names them."""
     metrics: MetricsOptions
     trace: bool = False
     """Trace the last steps of the warm-up with tf.profiler."""
@@ -234,6 +233,8 @@ def _check_speed(hellos: Mapping[Host, Mapping[str, Any]], selection: HostSelect
     Raises:
         TfdistError: one is slow, or a link.
     """
+    from tfdist.cli.doctor import burned_rows, row_lines  # it imports rich
+
     with Steps(sys.stderr, quiet=options.lines.quiet) as steps:
         rows = burned_rows(hellos, selection.per_host, options.burn_s or 0.0, steps.show)
     slow = [row for row in rows if row.verdict is not Verdict.OK]

@@ -88,7 +88,7 @@ def _texts(tuning: Tuning, session: Session, command: str) -> list[str]:
 
 
 def _ratio(tuning: Tuning) -> str:
-    """`: 1.12 times (95 % interval 1.05 to 1.20)`; empty without a figure."""
+    """`; ring: 1.12 times (95% interval 1.05 to 1.20)`; empty without a figure."""
     comparison = tuning.comparison
     if comparison is None:
         return ""
@@ -111,7 +111,7 @@ OPTIONS |= {name: bench.OPTIONS[name] for name in ("turn", "seed", "out")}
 
 @host_options(bench.NOT_FOR_BENCHES)
 @timeout_options()
-@gather("given", OPTIONS, lambda _, values: values)
+@gather("given", OPTIONS)
 def tune(
     ctx: typer.Context,
     strategy: Annotated[StrategyName, option("--strategy", "The strategy whose options are searched.", WHAT)],

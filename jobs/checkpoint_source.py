@@ -62,7 +62,7 @@ class CheckpointSource:
 
     @property
     def spec(self) -> StrategyChoice | None:
-        """What was trained; None if this machine cannot know it. Of a run as it was started, with the hosts of then."""
+        """What was trained, with the hosts that the run was started on; None if this machine cannot know it."""
         last = None if self.newest is None else TrainingSpec.from_json(self.newest.spec)
         if self.run is None or last is None or not isinstance(self.run.spec, TrainingSpec):
             return last if self.run is None else self.run.spec

@@ -27,7 +27,7 @@ class Inherit:
     source: SourceName = SourceName.TF_CONFIG
     """What describes the cluster in the environment."""
     waits: bool = True
-    """The task starts when all others are there."""
+    """The task starts once all others are up."""
 
     @property
     def flag(self) -> str:

@@ -82,7 +82,7 @@ class Option:
 
     @property
     def text(self) -> str:
-        """Its help."""
+        """The help, with the values of a closed choice."""
         *others, last = self.choices or ("",)
         return self.help.replace("{choices}", f"{', '.join(others)} or {last}")
 

@@ -24,10 +24,10 @@ ANSWER_S = 60.0
 
 
 def check_requeue(most: int | None, recovery: Recovery, inherit: Inherit | None, *, own: bool) -> None:
-    """Do nothing for None.
+    """Refuse a --requeue that cannot work.
 
     Args:
-        most: value of --requeue.
+        most: value of --requeue; None: not given.
         recovery: the options about checkpoints.
         inherit: other launchers start the other tasks of the job.
         own: the program is the user's.
@@ -52,7 +52,7 @@ def check_requeue(most: int | None, recovery: Recovery, inherit: Inherit | None,
 
 
 def check_slurm(most: int | None, environ: Mapping[str, str]) -> None:
-    """Do nothing for None.
+    """Refuse a --requeue, if it was given, outside a Slurm job.
 
     Raises:
         TfdistError: this is no Slurm job.

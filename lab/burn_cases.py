@@ -11,8 +11,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pandas as pd
@@ -28,17 +28,10 @@ SECONDS = 6
 MBIT = 100
 
 
-@contextmanager
-def slow_link(net: Network) -> Iterator[None]:
-    """The link of h3."""
-    with net.hosts[2].limit_mbit(MBIT):
-        yield
-
-
 CASES: dict[str, tuple[Callable[[Network], AbstractContextManager[object]], set[str]]] = {
     "equal": (lambda net: nullcontext(), set()),
     "throttled host": (lambda net: throttled(int(pid_file(net.hosts[2]).read_text()), 0.25), {"compute h3"}),
-    "slow link": (slow_link, {"exchange h1 - h3", "exchange h2 - h3"}),
+    "slow link": (lambda net: net.hosts[2].limit_mbit(MBIT), {"exchange h1 - h3", "exchange h2 - h3"}),
 }
 """What is planted, and the rows that must be warnings."""
 

@@ -31,7 +31,7 @@ from tfdist.bench.statistics import ArmVerdict, Comparison, Statistics
 from tfdist.bench.unpaired import TwoBenches
 
 BOUND = 0.05
-"""Of --fail-slower."""
+"""Value of --fail-slower."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def rounds_of(logs: Array, bench: Scenario) -> dict[str, dict[Block, float]]:
 
 
 def compare(pair: Pair, base: Array, new: Array) -> tuple[Comparison, ...]:
-    """As `tfdist compare`: all arms, the anchor first; on another machine without it."""
+    """The comparisons of `tfdist compare`: all arms, the anchor first; on another machine without it."""
     benches = TwoBenches(*(Statistics(rounds_of(logs, pair.bench)) for logs in (base, new)))
     first = [] if pair.anchored and pair.jump_sd else [("0", None)]
     anchor = "0" if pair.anchored else None
@@ -110,7 +110,7 @@ def one_pair(pair: Pair, seed: int) -> tuple[float, ...]:
 
 
 def shares(pair: Pair, pairs: int, seed: int = 0) -> Shares:
-    """Over a number of pairs."""
+    """The shares of a number of pairs."""
     return Shares(*np.mean([one_pair(pair, seed + number) for number in range(pairs)], axis=0).tolist())
 
 

@@ -31,7 +31,7 @@ from tfdist.models.throughput import window_step_ms
 ROOT = Path(__file__).parents[1] / "bench_results"
 RECORDS = ROOT / "20261124T102831Z-cpu"
 DRIFT_SD = 0.06
-"""Of the machine's speed from the first to the last turn: a random walk, as recorded over three rounds."""
+"""Drift of the machine's speed from the first to the last turn: a random walk, as recorded over three rounds."""
 SLOW_DOWN = 0.9
 BAD_START = (0.09, 0.16)
 """How much slower the processes of a bad start are for their whole life: three of 90 recorded pairs of starts."""
@@ -116,7 +116,7 @@ def positions(arms: int, pairs: bool, draw: np.random.Generator) -> Array:
 
 
 def incarnations(scenario: Scenario) -> list[int]:
-    """Of each round."""
+    """The incarnation of each round."""
     return [number // scenario.rounds_each for number in range(scenario.rounds)]
 
 
@@ -147,7 +147,7 @@ def one_bench(scenario: Scenario, seed: int) -> tuple[float, ...]:
 
 
 def shares(scenario: Scenario, benches: int, seed: int = 0) -> Shares:
-    """Over a number of benches."""
+    """The shares of a number of benches."""
     return Shares(*np.mean([one_bench(scenario, seed + number) for number in range(benches)], axis=0).tolist())
 
 
@@ -189,7 +189,7 @@ def one_bench_of_versions(scenario: Scenario, seed: int) -> tuple[bool, ...]:
 
 
 def shares_of_versions(scenario: Scenario, benches: int, seed: int = 0) -> VersionShares:
-    """Over a number of benches."""
+    """The shares of a number of benches of two versions."""
     found = [one_bench_of_versions(scenario, seed + number) for number in range(benches)]
     return VersionShares(*np.mean(found, axis=0).tolist())
 
@@ -282,12 +282,9 @@ def _percent(scenario: Scenario, found: Mapping[str, float]) -> dict[str, float 
     return {**asdict(scenario), **sizes, **{name: 100 * share for name, share in found.items()}}
 
 
-CELL = {
-    "incarnations": "incarnations", "arms": "arms", "turn_sd": "turn", "starts_sd": "starts", "bad": "bad",
-    "unequal": "spreads",
-}  # fmt: skip
 NAMES = {
-    **CELL, "figure_holds": "figure holds", "ratio_holds": "ratio holds", "with_floor": "with floor",
+    "incarnations": "incarnations", "arms": "arms", "turn_sd": "turn", "starts_sd": "starts", "bad": "bad",
+    "unequal": "spreads", "figure_holds": "figure holds", "ratio_holds": "ratio holds", "with_floor": "with floor",
     "called_different": "called different", "slow_down_found": "10 % found",
 }  # fmt: skip
 VERSION_NAMES = {
@@ -298,7 +295,7 @@ VERSION_NAMES = {
 
 
 def misses_of(benches: int) -> dict[str, Callable[[float], bool]]:
-    """When a share, in per cent of so many benches, misses its target for sure."""
+    """When a share, in per cent of this number of benches, misses its target by more than two standard errors."""
     error = 200 * math.sqrt(0.95 * 0.05 / benches)
     return {
         "figure_holds": lambda share: share < 93 - error,

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import fmean, stdev
@@ -25,14 +26,14 @@ from scipy.stats import t
 
 from tfdist.bench.arm_process import ArmStart, News, start_arm
 from tfdist.bench.design import Block
-from tfdist.bench.group import Group, Pace
+from tfdist.bench.group import Group
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
 from tfdist.bench.statistics import Statistics
-from tfdist.bench.turns import Memory
+from tfdist.bench.turns import Memory, plan_turn
 from tfdist.jobs.presets import resolve
 from tfdist.launch.machine import combined, local_machines
 from tfdist.launch.policy import Policy
@@ -40,7 +41,7 @@ from tfdist.models.record import TurnRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.throughput import throughput
 
-PACE = Pace(turn_s=2.5, warmup_s=3.0, window_s=0.5)
+TURN_S, WARMUP_S, WINDOW_S = 2.5, 3.0, 0.5
 PARKED_S = 10.0
 PHASES, TURNS = 3, 5
 """Times that the neighbours are started; turns of the arm with and without them each time."""
@@ -92,9 +93,9 @@ class Arms:
         """These arms, warmed up and parked."""
         self.started += 1
         news: SimpleQueue[News] = SimpleQueue()
-        group = Group(self.started, PACE, news, start_arm, self.progress, lambda record, run_dir: None, Memory())
+        group = Group(self.started, news, start_arm, self.progress, lambda record, run_dir: None, Memory())
         group.start([self._start_of(arm, chosen) for arm, chosen in choices.items()], slots=2)
-        group.warm_up()
+        group.warm_up(WARMUP_S)
         return group
 
     def _start_of(self, arm: str, chosen: Choices) -> ArmStart:
@@ -105,7 +106,7 @@ class Arms:
         """Images per second of some turns of an arm."""
         rates = []
         for _ in range(turns):
-            if group.turn(arm, 1, 1) is None:
+            if group.turn(arm, 1, 1, partial(plan_turn, TURN_S, window_s=WINDOW_S)) is None:
                 sys.exit(f"{arm} ended: {group.failed}")
             rates.append(self.progress.images_per_s)
         return rates
@@ -197,7 +198,7 @@ def markdown(figures: Sequence[Figure]) -> str:
         "# Measuring in turns",
         "",
         f"Written by `make calibrate` on a machine with {cores} cores. MobileNetV2, 96 px, batch 16 per device; turns of",
-        f"{PACE.turn_s:g} s. Intervals are 95 %.",
+        f"{TURN_S:g} s. Intervals are 95 %.",
         "",
         "| what | value | 95 % | unit | |",
         "| --- | --: | --- | --- | --- |",

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tfdist.bench.compare.folders import ComparedFolders, compare_folders
 from tfdist.bench.compare.page import gate, sentences
+from tfdist.bench.environment import environment_of
 from tfdist.bench.reading import read_folder
-from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
 from tfdist.bench.report.summary import summarize

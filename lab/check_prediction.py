@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -24,10 +24,10 @@ import pandas as pd
 from tests.integration.launcher import Launcher
 from tests.integration.namespaces import Network, missing, network
 from tests.integration.sshd import pid_file
+from tfdist.bench.environment import environment_of
 from tfdist.bench.predict.curve import ScalingCurve
 from tfdist.bench.predict.prediction import Prediction, PredictionOptions, predict
 from tfdist.bench.reading import read_folder
-from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.section import Chart, Page, Section
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.bench.report.warnings import turn_warnings
@@ -42,7 +42,7 @@ FITTED, SLOW = 1000, 100
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 PERIOD_US = 10_000
 SHARE = 0.35
-"""Of a core, for each host: two hosts share a core; the kernel needs the rest for their packets."""
+"""Part of a core that each host has: two hosts share a core; the kernel needs the rest for their packets."""
 TIMEOUT_S = 1800.0
 
 SUITE = """
@@ -81,7 +81,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Of the prediction, over the measured images/s."""
+        """Predicted over measured images/s, less 1."""
         return self.predicted / self.measured - 1
 
     @property
@@ -119,12 +119,12 @@ def measure(folder: Path, rounds: int) -> None:
         launcher = Launcher(net, Path(sys.executable), folder)
         two, every = (",".join(host.name for host in net.hosts[:number]) for number in (HOSTS[0], HOSTS[-1]))
         try:
-            with limited(net, FITTED):
+            with net.limit_mbit(FITTED):
                 sizes = ("--sizes", "16K:32M:4", "--communication", "ring", "--rounds", str(rounds))
                 run(launcher, "collectives", "--hosts", two, "--workers", "2", *sizes, "--out", "sweep")
                 suite = launcher.script(suite_of("fitted", rounds, (HOSTS[0],)), "fitted.toml")
                 run(launcher, "bench", "--hosts", every, "--suite", suite, "--out", "fitted")
-            with limited(net, SLOW):
+            with net.limit_mbit(SLOW):
                 suite = launcher.script(suite_of("slow", rounds, ()), "slow.toml")
                 run(launcher, "bench", "--hosts", every, "--suite", suite, "--out", "slow")
         finally:
@@ -136,15 +136,6 @@ def suite_of(name: str, rounds: int, independent: Sequence[int]) -> str:
     alone = [MANY.format(strategy="independent", hosts=number) for number in independent]
     ring = [MANY.format(strategy="multiworker", hosts=number) + 'communication = "ring"\n' for number in HOSTS]
     return "".join([SUITE.format(name=name, rounds=rounds), ONE, *alone, *ring])
-
-
-@contextmanager
-def limited(net: Network, mbit: float) -> Iterator[None]:
-    """All links of all hosts."""
-    with ExitStack() as stack:
-        for host in net.hosts:
-            stack.enter_context(host.limit_mbit(mbit))
-        yield
 
 
 def run(launcher: Launcher, command: str, *arguments: str) -> None:

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,9 +38,7 @@ def measure(net: Network, speed: Speed, out: Path, rounds: int) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFDIST_", "TF_"))}
     hosts = {"TFDIST_SSH": str(net.ssh), "TFDIST_PYTHON": sys.executable}
     environ = {**inherited, "HOME": str(net.folder), "PATH": SYSTEM_PATH, **hosts}
-    with ExitStack() as limits:
-        for host in net.hosts:
-            limits.enter_context(host.limit_mbit(speed.mbit))
+    with net.limit_mbit(speed.mbit):
         command = net.in_hub(sys.executable, "-m", "tfdist", "collectives", *arguments)
         subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, check=True)
 

@@ -224,7 +224,7 @@ def table_of(times: Times, methods: Sequence[str]) -> Table:
 
 
 def ratio(ours: Sequence[float], others: Sequence[float]) -> str:
-    """As `0.93 (0.90 to 0.96)`; a dash without a counterpart."""
+    """The mean ratio and its interval, `0.93 (0.90 to 0.96)`; a dash without a counterpart."""
     mean = over_seeds([mine / other for mine, other in zip(ours, others, strict=False)])
     if mean is None:
         return "-"

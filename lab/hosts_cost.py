@@ -15,7 +15,7 @@ from lab.private_sshd import NAMES
 ROUNDS = 3
 MANY = 128
 AIM_TWO_S = 1.5
-"""In addition to one `ssh host true`."""
+"""Aim for two hosts, in addition to one `ssh host true`."""
 AIM_MANY_S = 10.0
 STAND_IN = """\
 #!/bin/sh

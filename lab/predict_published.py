@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from tfdist.bench.collectives.results import read_collectives
 from tfdist.bench.growth import ASSUMED_GROWTH, DRAWS, WIDENING, Parts, quantiles, widened, with_rest
 from tfdist.bench.predict.prediction import steps_per_s
-from tfdist.bench.predict.ring import Ring, RingLink, fit_ring, link_of, ring_lines
+from tfdist.bench.predict.ring import Ring, RingLink, fit_ring, ring_lines
 from tfdist.bench.report.markdown import markdown
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.statistics import Interval
@@ -34,9 +34,9 @@ SWEEP = RESULTS / "collectives-2-hosts-1gbit"
 RING, ASYNC = "MultiWorkerMirrored ring 1 Gbit/s", "asynchronous parameter servers"
 """Families that have a calculation of their own."""
 BATCH, RING_BYTES, RING_LINK = 32, 14.04e6, RingLink(940e6 / 8)
-"""Of the ring's family; iperf3 measured 933 to 947 Mbit/s."""
+"""Values of the ring's family; iperf3 measured 933 to 947 Mbit/s."""
 SERVERS, NULL_STEP_100MB_S = 16, 0.147
-"""Of the asynchronous family; the null step is that of one worker. Inception-v3 has 95 MB of parameters."""
+"""Values of the asynchronous family; the null step is that of one worker. Inception-v3 has 95 MB of parameters."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Series:
     rates: dict[int, float]
 
     def several_hosts(self, devices: int) -> bool:
-        """Whether so many devices are more than a host has."""
+        """Whether this number of devices is more than one host has."""
         return devices > self.per_host
 
 
@@ -174,7 +174,7 @@ def _served(workers: int, compute_s: float, service_s: float) -> float:
 def own_exchange_s() -> float:
     """Seconds of the ring that fits this repository's sweep at 1 Gbit/s, over a link of the published bandwidth."""
     sweep = read_collectives(SWEEP)
-    fit = fit_ring(ring_lines(sweep, Communication.RING, gpus=False), link_of(sweep), RING_BYTES, 0)
+    fit = fit_ring(ring_lines(sweep, Communication.RING, gpus=False), RingLink.of(sweep.header.link), RING_BYTES, 0)
     other = RingLink(RING_LINK.bytes_per_s, fit.link.latency_s)
     return float(fit.ring.over(fit.link, other).seconds(2, RING_BYTES))
 

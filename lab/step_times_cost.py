@@ -1,4 +1,4 @@
-"""What reading the clock in each step costs: python -m lab.step_times_cost [--strategy S] [--steps N].
+"""What reading the clock in each step costs: python -m lab.step_times_cost [--strategy S] [--pairs N].
 
 One process trains the same model with step times and without, a few steps in turn, and compares pairs of neighbouring
 stretches: noise of the machine that lasts longer than a stretch hits both. On GPUs not run on hardware.

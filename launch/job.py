@@ -43,10 +43,8 @@ def near_gpus(devices: int, tasks: int, machine: Machine) -> tuple[tuple[int, ..
 
 NO_GPUS = "-1"
 """CUDA_VISIBLE_DEVICES of a task without devices."""
-
-
 _PLACEHOLDERS = re.compile(r"\{(?:job|index|ps_hosts|worker_hosts)\}")
-"""Words that each task's command has for its place in the cluster, for programs that are configured by flags."""
+"""Words in a command that become the task's place in the cluster, for programs that are configured by flags."""
 
 
 @dataclass(frozen=True)

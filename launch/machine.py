@@ -207,7 +207,7 @@ def _machine(host: Host, hello: Mapping[str, Any]) -> Machine:
 
 
 def find_gpu(name: str, hello: Mapping[str, Any]) -> int | None:
-    """The position among a host's visible GPUs of the one with this id, or whose UUID alone starts so; None: no GPU."""
+    """Index among a host's visible GPUs of the one with this id, or the only one whose UUID starts so; None: no GPU."""
     if name in hello["gpu_ids"]:
         return list(hello["gpu_ids"]).index(name)
     matches = [index for index, uuid in enumerate(hello["gpu_uuids"]) if uuid.startswith(name)]
@@ -229,7 +229,7 @@ def combined(machines: Machines) -> Machine:
 
 
 def assign_slots(machines: Machines, per_host: int | None, devices: int) -> Machines:
-    """The machines with their number of slots, by `place.slots_of`.
+    """The machines with their number of slots, by `slots_of`.
 
     Args:
         machines: of the hosts that the user named.

@@ -11,7 +11,7 @@ from tfdist.launch.str_enum import StrEnum
 DEFAULT_S = 30.0
 """Slurm's default of KillWait (https://slurm.schedmd.com/slurm.conf.html#OPT_KillWait)."""
 IN_A_JOB = {"SLURM_JOB_ID", "SLURM_HET_SIZE"}
-"""Variables of a Slurm job. That of a heterogeneous one, started with salloc, has no number without its group."""
+"""Variables of a Slurm job. In a heterogeneous one, started with salloc, SLURM_JOB_ID has the group as a suffix."""
 ANSWER_S = 5.0
 """Time for slurmctld to answer."""
 _KILL_WAIT = re.compile(r"^KillWait\s*=\s*([0-9]+) sec", re.MULTILINE)
@@ -102,7 +102,7 @@ class Policy:
     stall_timeout_s: float | None = 300.0
     """Without a step from any task, until the job is stopped; None: no limit."""
     inspect_s: float | None = None
-    """Time between two looks at all processes, for figures about them; None: as often as the supervision needs it."""
+    """Interval of inspections of all processes, for figures about them; None: as often as the supervision needs it."""
     stop_on_nan: bool = False
     """Stop the job when a task reports a loss that is not finite."""
     log_limit: int = LOG_LIMIT

@@ -10,7 +10,7 @@ from tfdist.launch.errors import TfdistError
 CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 """Set of a regular expression: the characters that a terminal obeys instead of showing them, except newline and tab.
 Those above U+0100 break lines or change the order of the text."""
-ESCAPES = (  # ECMA-48, 5.4 and 8.3.89, ECMA-35, 13.2; also such as have no end
+ESCAPES = (  # ECMA-48, 5.4 and 8.3.89, ECMA-35, 13.2; unterminated ones, too
     r"\x1b\[(?P<value>[0-?]*)[ -/]*(?P<command>[@-~]?)"
     r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?"
 )

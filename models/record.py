@@ -51,7 +51,7 @@ class GpuReading:
     """Share of the last sampling period in which a kernel ran, 0..1."""
     power_w: Difference
     energy_j: Difference | None
-    """During the window, by the GPU's counter; None: it has none."""
+    """Energy of the window, by the GPU's counter; None: it has none."""
     sm_clock_mhz: Amount
     throttle: str
     """Why its clock is lowered; empty: it is not."""
@@ -343,7 +343,7 @@ class Record(_Versioned):
     group: Amount = 1
     """Arms whose turns were interleaved."""
     hosts_usage: tuple[HostUsage, ...] = ()
-    """During the turn; empty: not measured."""
+    """Usage of the turn, by host; empty: not measured."""
     evaluations: tuple[Evaluation, ...] = ()
     """Evaluations in the order in which an evaluator made them."""
     observed: Mapping[str, Observed] = field(default_factory=dict)

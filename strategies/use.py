@@ -28,7 +28,7 @@ def report(strategy: "tf.distribute.Strategy | None", *, trains: bool) -> None:
 
 
 def report_first_step(strategy: "tf.distribute.Strategy | None") -> None:
-    """Send it when a step first runs under this strategy: `Strategy.run` calls its `extended`, as `Model.fit` does.
+    """Send the event when a step first runs under it: `Strategy.run` calls its `extended`, as `Model.fit` does.
 
     A ClusterCoordinator schedules functions that may not call `run`: their first one counts, too.
     """

@@ -1,7 +1,7 @@
 """Runs a measurement of collectives: starts its arms, releases one after the other, saves the lines of each turn."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
@@ -9,8 +9,9 @@ from pathlib import Path
 from tfdist.bench.arm_process import ArmStart
 from tfdist.bench.collectives.plan import CollectivePlan
 from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader
+from tfdist.bench.environment import environment_of
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.group import FAILURES, Group, Pace
+from tfdist.bench.group import FAILURES, Group
 from tfdist.bench.plan import PlannedRun, incarnations, spread
 from tfdist.bench.runner import RunnerHooks, TurnRunner
 from tfdist.bench.suites.suite import Suite
@@ -56,26 +57,19 @@ def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, incarnation: int
     ]
 
 
-EnvironmentOf = Callable[[Sequence[Record]], Mapping[str, tuple[str, ...]]]
-"""Facts about hardware and software from the records of the arms."""
 TURN = Turn(1, 1)
 """Every size once. How long it takes is in the spec."""
 
 
-def run_collectives(plan: CollectivePlan, hooks: RunnerHooks, environment: EnvironmentOf) -> int:
+def run_collectives(plan: CollectivePlan, hooks: RunnerHooks) -> int:
     """Measure all turns of the plan and return the exit code; every turn is saved when it ends.
 
     0: no arm failed; 1: an arm failed; 130 or 143: interrupted.
 
-    Args:
-        plan: what to measure.
-        hooks: from outside.
-        environment: for collectives.json.
-
     Raises:
         TfdistError: a turn could not be saved.
     """
-    run = _Sweep(root=plan.root, hooks=hooks, machines=plan.arms.machines, plan=plan, environment=environment)
+    run = _Sweep(root=plan.root, hooks=hooks, machines=plan.arms.machines, plan=plan)
     signal = run.run(run.measure, "free space, or choose another --out")
     if signal is not None:
         return 128 + signal
@@ -85,7 +79,6 @@ def run_collectives(plan: CollectivePlan, hooks: RunnerHooks, environment: Envir
 @dataclass(kw_only=True)
 class _Sweep(TurnRunner):
     plan: CollectivePlan
-    environment: EnvironmentOf
     records: dict[str, Record] = field(default_factory=dict)
     """The last one of each arm."""
     starts: list[tuple[str, ...]] = field(default_factory=list)
@@ -123,8 +116,7 @@ class _Sweep(TurnRunner):
         for index, arm in enumerate(arms, start=1):
             spec, run_dir = replace(self._spec(arm), seed=seed), BenchPaths(self.root).run(index, arm, incarnation)
             starts += [ArmStart(arm, incarnation, spec, (), self.machines[arm], run_dir, policy, self.templates)]
-        pace = Pace(self.plan.options.turn_s, 0.0, 0.0)  # only for `Group.turn`
-        group, left = self.start_group(incarnation, pace, starts, self._note)
+        group, left = self.start_group(incarnation, starts, self._note)
         self.starts.append(tuple(arm for arm in arms if arm not in left))
         self._save_header()
         return group, left
@@ -161,7 +153,7 @@ class _Sweep(TurnRunner):
             started=plan.started,
             hosts=plan.hosts,
             rounds=plan.options.rounds,
-            environment=self.environment(list(self.records.values())),
+            environment=environment_of(list(self.records.values())),
             link=slowest(self.hooks.links, list(machines)),
             not_measured={**plan.arms.refused, **self.failed},
             starts=tuple(self.starts),

@@ -7,11 +7,11 @@ from statistics import median
 from typing import Any
 
 from tfdist.bench.compare.gate import is_too_slow
+from tfdist.bench.environment import environment_of
 from tfdist.bench.folder import Unreadable
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.across import Change, changes, find_anchor, in_both, machine_differences, values_of, why_not
 from tfdist.bench.report.build import summarize_report
-from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.format import labels_of
 from tfdist.bench.report.summary import ArmRow
 from tfdist.launch.errors import TfdistError
@@ -53,9 +53,9 @@ class ComparedFolders:
     """Arms that one side measured, and why the other did not."""
     unreadable: tuple[Unreadable, ...]
 
-    def too_slow(self, bound: float) -> tuple[Change, ...]:
+    def too_slow(self, bound: float) -> tuple[str, ...]:
         """The arms that are slower by more than `bound` for sure."""
-        return tuple(change for change in self.changes if is_too_slow(change.comparison, bound))
+        return tuple(change.arm for change in self.changes if is_too_slow(change.comparison, bound))
 
     def unsure(self, bound: float) -> tuple[str, ...]:
         """The arms of the base that may be slower by more than `bound`, those that were not compared among them."""
@@ -92,7 +92,7 @@ class ComparedFolders:
             "only_base": list(self.only_base),
             "only_new": list(self.only_new),
             "fail_slower": bound,
-            "too_slow": [] if bound is None else [change.arm for change in self.too_slow(bound)],
+            "too_slow": [] if bound is None else list(self.too_slow(bound)),
             "inconclusive": [] if bound is None else list(self.unsure(bound)),
             "compared": self.decided,
         }

@@ -59,7 +59,7 @@ class BenchHistory:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Those that measured the benches, each once."""
+        """The commands that measured the benches, each once."""
         return tuple(dict.fromkeys(bench.command for bench in self.benches if bench.command))
 
     @property

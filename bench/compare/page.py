@@ -24,7 +24,7 @@ def gate(compared: ComparedFolders, bound: float | None) -> tuple[ExitCode, str]
         return ExitCode.NOTHING_COMPARED, f"Nothing compared: none of {arms} of both benches has an interval."
     if bound is None:
         return ExitCode.SUCCESS, ""
-    slow, unsure = [change.arm for change in compared.too_slow(bound)], compared.unsure(bound)
+    slow, unsure = compared.too_slow(bound), compared.unsure(bound)
     limit = f"{100 * bound:.3g} %"
     parts = [f"Slower than the bound of {limit}: {', '.join(slow)}."] if slow else []
     parts += [f"Inconclusive: may be slower by more than {limit}: {', '.join(unsure)}."] if unsure else []

@@ -23,7 +23,6 @@ _SAME_BATCH = 0.01
 class StepTime:
     """The time in which each of n devices computes one step, without exchange."""
 
-    arm: str
     devices: int
     seconds: float
     error: float
@@ -52,7 +51,6 @@ class Compute:
 
     def seconds(self, devices: Array, drawn: Array) -> Array:
         """Draws x devices; `drawn`: for each draw a standard normal number for each of `times`."""
-
         index = [self.times.index(self.at(int(number))) for number in devices]
         seconds = np.array([each.seconds for each in self.times])
         errors = np.array([each.error for each in self.times])
@@ -74,13 +72,11 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
         fix = "measure one, as suite cpu does"
         raise TfdistError(f"{row.arm} has no one-device arm of the same work in its bench: {fix}")
     by_devices = {each.devices or 1: each for each in (*reversed(many), *reversed(singles))}
-    chosen = [by_devices[number] for number in sorted(by_devices)]
     spread, df = _spread([record for each in (many or singles) for record in each.measured])
-    times = []
-    for each in chosen:
-        devices = each.devices or 1
-        seconds = devices * batch_of(each) / (each.images_per_s or math.nan)
-        times.append(StepTime(each.arm, devices, seconds, error_of(each.spread)))
+    times = (
+        StepTime(devices, devices * batch_of(each) / each.rate, error_of(each.spread))
+        for devices, each in sorted(by_devices.items())
+    )
     return Compute(tuple(times), spread, df)
 
 
@@ -96,9 +92,9 @@ def batch_of(row: ArmRow) -> float:
 
 
 def _spread(records: Sequence[Record]) -> tuple[float, float]:
-    """Variance of steps within the windows of a rank's turn, and of the ranks of a turn about their mean.
+    """`Compute.spread` and its degrees of freedom, from the windows of each rank and the ranks of each turn.
 
-    A window is the mean of its steps; they are taken for independent.
+    A window is the mean of its steps, which are taken for independent.
     """
     steps, ranks, free = 0.0, [], 0
     for record in records:

@@ -53,7 +53,7 @@ class ScalingCurve:
     compute: Compute
     points: tuple[PredictedPoint, ...]
     pays_until: int | None
-    """The most devices of which each adds `worth` of what one device alone does; None: more than were asked for."""
+    """The most devices of which each adds `worth` of what one device alone does; None: more than were requested."""
     pays_interval: tuple[int, int | None]
     gradient_bytes: int
     link: RingLink | None
@@ -88,8 +88,7 @@ class Question:
 
 
 def grid_of(devices: Sequence[int]) -> Array:
-    """The asked numbers, those one above, and others between, to find where devices no longer pay."""
-
+    """The requested numbers, those one above, and others between, to find where devices no longer pay."""
     most = max(devices)
     between = np.unique(np.geomspace(1, most, 40).round())
     return np.array(sorted({1.0, *devices, *between, *(number + 1 for number in (*devices, *between))}))
@@ -105,7 +104,6 @@ def is_far(measured: RingLink, other: RingLink | None) -> bool:
 
 def curve_of(arms: Sequence[ArmRow], compute: Compute, question: Question, draws: Draws, most: int) -> ScalingCurve:
     """`most`: the number of devices beyond which it is an extrapolation."""
-
     grid, rates, end = draws.grid, draws.rates, max(question.devices)
     until = [_pays_until(grid, each, question.worth) for each in rates]
     low, high = (int(value) for value in np.quantile(until, [ERROR / 2, 1 - ERROR / 2], method="nearest"))
@@ -124,7 +122,6 @@ def _point(draws: Draws, number: int, extrapolated: bool) -> PredictedPoint:
 
 def _pays_until(grid: Array, rates: Array, worth: float) -> int:
     """The last number of devices before the first step to the next one that adds too little."""
-
     gains = np.diff(rates) / np.diff(grid) / (rates[0] / grid[0])
     too_little = np.flatnonzero(gains < worth)
     return int(grid[too_little[0]] if len(too_little) else grid[-1])

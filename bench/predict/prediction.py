@@ -21,7 +21,7 @@ from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.growth import DRAWS, Array, Parts, error_of, widened, with_rest
 from tfdist.bench.predict.compute import Compute, batch_of, compute_for, same_work
 from tfdist.bench.predict.curve import RANGE, Draws, PredictedPoint, Question, ScalingCurve, curve_of, grid_of, is_far
-from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, link_of, resolved, ring_lines
+from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, resolved, ring_lines
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.format import ends
 from tfdist.bench.report.summary import ArmRow, summarize
@@ -39,7 +39,6 @@ def steps_per_s(workers: int, compute_s: Array, service_s: Array, servers: int) 
 
     `service_s`: of all servers together for one step, spread evenly. At most `servers / service_s` steps/s are served.
     """
-
     share = service_s / servers
     queue = np.zeros_like(compute_s)
     rates = np.empty((workers, len(compute_s)))
@@ -51,11 +50,10 @@ def steps_per_s(workers: int, compute_s: Array, service_s: Array, servers: int) 
 
 
 def service_s(measured_steps_per_s: Array, workers: int, compute_s: Array, servers: int) -> Array:
-    """The service times with which so many workers make that many steps/s; 0 where computing alone takes longer.
+    """The service times with which `workers` make these steps/s; 0 where computing alone takes longer.
 
     By bisection: more service is fewer steps.
     """
-
     low, high = np.zeros_like(compute_s), workers / measured_steps_per_s
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -67,7 +65,6 @@ def service_s(measured_steps_per_s: Array, workers: int, compute_s: Array, serve
 
 def predict_async(row: ArmRow, compute: Compute, question: Question) -> ScalingCurve:
     """The curve of a parameter-server arm: as many servers as measured."""
-
     grid = grid_of(question.devices)
     rng = np.random.default_rng(0)
     drawn, noise = rng.standard_normal((DRAWS, len(compute.times))), error_of(row.spread) * rng.standard_normal(DRAWS)
@@ -79,7 +76,7 @@ def predict_async(row: ArmRow, compute: Compute, question: Question) -> ScalingC
     measured = RingLink.of(row.link)
     before, after = (_on_wire(link, question.gradient_bytes) for link in (measured, question.link or measured))
     alone = compute.seconds(np.array([float(devices)]), drawn)[:, 0]
-    steps = (row.images_per_s or 0.0) / (batch * of_worker) * np.exp(noise)
+    steps = row.rate / (batch * of_worker) * np.exp(noise)
     moved = np.clip(workers / steps - alone, 0.0, before[1])  # transfers that do not overlap with computing
     service = np.maximum(service_s(steps, workers, alone + moved, servers) - before[0], 0.0) + after[0]
     seconds = compute.seconds(grid, drawn)
@@ -97,7 +94,6 @@ def predict_async(row: ArmRow, compute: Compute, question: Question) -> ScalingC
 
 def _steps(own: Array, service: Array, workers: Array, servers: int) -> Array:
     """Steps/s: draws x numbers of workers. Columns with the same compute time are one calculation."""
-
     found = np.empty_like(own)
     begins = np.flatnonzero(np.r_[True, (np.diff(own, axis=1) != 0).any(axis=0)])
     for begin, end in zip(begins, [*begins[1:], own.shape[1]], strict=True):
@@ -139,7 +135,6 @@ def slowest_over_mean(devices: Array, spreads: Array) -> Array:
 
 def predict_sync(rows: Sequence[ArmRow], compute: Compute, fit: RingFit, question: Question) -> ScalingCurve:
     """Synchronous arms that differ in the number of devices only; their processes exchange gradients by a ring."""
-
     grid, row = grid_of(question.devices), rows[-1]
     rng = np.random.default_rng(0)
     drawn = rng.standard_normal((DRAWS, len(compute.times)))
@@ -157,7 +152,7 @@ def predict_sync(rows: Sequence[ArmRow], compute: Compute, fit: RingFit, questio
         return Parts(seconds, seconds * (slowest_over_mean(devices, spreads) - 1), exchange, np.zeros_like(seconds))
 
     devices, batch = [each.devices or 1 for each in rows], batch_of(row)
-    steps = np.array([batch_of(each) * (each.devices or 1) / (each.images_per_s or np.nan) for each in rows])
+    steps = np.array([batch_of(each) * (each.devices or 1) / each.rate for each in rows])
     known = [parts(np.array([float(n)]), RingLink.of(each.link)).total for n, each in zip(devices, rows, strict=True)]
     rests = steps * np.exp(errors) - np.hstack(known)
     predicted = with_rest(parts(grid, question.link), grid, devices, rests)
@@ -177,7 +172,6 @@ def exchanged(row: ArmRow, gradient_bytes: int) -> tuple[float, int]:
 
 FORMAT = 1
 """Format of the JSON."""
-WORTH = 0.5
 _PREDICTED = (StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER)
 _FLOAT32 = 4
 _EXCHANGE = ("devices", "communication", "packs", "bytes_per_pack", "gradient_dtype")
@@ -193,7 +187,8 @@ class PredictionOptions:
     """Bytes/s of a TCP stream between two hosts; None: as measured."""
     latency_s: float | None = None
     """One way; None: as measured."""
-    worth: float = WORTH
+    worth: float = 0.5
+    """See `Question`."""
     gradient_bytes: int | None = None
     """None: those of the built-in model, or of the sweep."""
     arms: tuple[str, ...] = ()
@@ -206,7 +201,7 @@ class Prediction:
 
     bench: str
     curves: tuple[ScalingCurve, ...]
-    asked: PredictionOptions
+    options: PredictionOptions
     commands: tuple[str, ...]
 
     @property
@@ -219,19 +214,19 @@ class Prediction:
         return {"format": FORMAT, "bench": self.bench, "curves": [_curve_to_json(curve) for curve in self.curves]}
 
 
-def predict(bench: Path, collectives: Path | None, asked: PredictionOptions) -> Prediction:
+def predict(bench: Path, collectives: Path | None, options: PredictionOptions) -> Prediction:
     """What the arms of a bench would do on other numbers of devices, and over another link.
 
     Args:
         collectives: the folder of a sweep between the same processes; required by synchronous arms.
 
     Raises:
-        TfdistError: nothing that can be predicted, a missing sweep, an unknown size of the gradients, or more than one
-            host asked for and none of the measurements over two.
+        TfdistError: nothing that can be predicted, a missing sweep, an unknown size of the gradients, or
+            several hosts are requested and none of the measurements was over two.
     """
     folder = read_folder(bench, bench.resolve().name)
     rows = summarize([folder])
-    chosen = _chosen(rows, asked.arms)
+    chosen = _chosen(rows, options.arms)
     sweep = None if collectives is None else read_collectives(collectives)
     sync = [row for row in chosen if row.strategy == StrategyName.MULTI_WORKER]
     if sync and sweep is None:
@@ -241,19 +236,19 @@ def predict(bench: Path, collectives: Path | None, asked: PredictionOptions) -> 
         )
     commands = [folder.bench.command] if folder.bench else []
     commands += [sweep.header.command] if sweep else []
-    return Prediction(folder.label, tuple(_curves(chosen, rows, sweep, asked)), asked, tuple(commands))
+    return Prediction(folder.label, tuple(_curves(chosen, rows, sweep, options)), options, tuple(commands))
 
 
 def _curves(
-    chosen: Sequence[ArmRow], rows: Sequence[ArmRow], sweep: Sweep | None, asked: PredictionOptions
+    chosen: Sequence[ArmRow], rows: Sequence[ArmRow], sweep: Sweep | None, options: PredictionOptions
 ) -> Iterator[ScalingCurve]:
     fits: dict[tuple[Communication, int], RingFit] = {}
     for row in chosen:
         alike = _sizes(row, chosen)
         if row is not alike[-1]:
             continue
-        compute, size = compute_for(row, rows), asked.gradient_bytes or _gradient_bytes(row, sweep)
-        question = Question(asked.devices, asked.worth, size, _link(row, sweep, asked))
+        compute, size = compute_for(row, rows), options.gradient_bytes or _gradient_bytes(row, sweep)
+        question = Question(options.devices, options.worth, size, _link(row, sweep, options))
         if row.strategy != StrategyName.MULTI_WORKER or sweep is None:
             yield predict_async(row, compute, question)
             continue
@@ -261,7 +256,7 @@ def _curves(
         by, gpus = Communication(spec.get("communication", Communication.AUTO)), bool(spec.get("gpus"))
         by = resolved(by, gpus)
         if (by, size) not in fits:
-            fits[by, size] = fit_ring(ring_lines(sweep, by, gpus), link_of(sweep), size, DRAWS)
+            fits[by, size] = fit_ring(ring_lines(sweep, by, gpus), RingLink.of(sweep.header.link), size, DRAWS)
         yield predict_sync(alike, compute, fits[by, size], question)
 
 
@@ -305,33 +300,33 @@ def _gradient_bytes(row: ArmRow, sweep: Sweep | None) -> int:
     raise TfdistError(f"{row.arm} runs a program of its own: give the size of its gradients, as --gradient-bytes 14M")
 
 
-def _link(row: ArmRow, sweep: Sweep | None, asked: PredictionOptions) -> RingLink | None:
-    """The measured link with what was asked for in its place; None: the one that the arm was measured over.
+def _link(row: ArmRow, sweep: Sweep | None, options: PredictionOptions) -> RingLink | None:
+    """The measured link with the requested bandwidth and latency; None: the one that the arm was measured over.
 
     Raises:
         TfdistError: a host boundary that no measurement crossed, or a link between hosts that is not known.
     """
     by_sweep = row.strategy == StrategyName.MULTI_WORKER or not row.link
-    measured = link_of(sweep) if sweep and by_sweep else RingLink.of(row.link)
-    as_measured = asked.bandwidth is None and asked.latency_s is None
+    measured = RingLink.of(sweep.header.link if sweep and by_sweep else row.link)
+    as_measured = options.bandwidth is None and options.latency_s is None
     if row.hosts == 1 and (sweep is None or len(set(sweep.header.hosts)) == 1):
         record = row.measured[0]
         most = max(row.devices or 1, len(record.hardware.get("gpus", ())) if record.spec.get("gpus") else 0)
-        if not as_measured or max(asked.devices) > most:
+        if not as_measured or max(options.devices) > most:
             raise TfdistError(
                 f"{row.arm} was measured on one host, and without --collectives over two hosts nothing is known of the "
                 f"links between them: give those, bench the arm with 'tfdist bench --hosts h1,h2 --suite hosts', or "
                 f"predict at most {counted(most, 'device')}, without --bandwidth and --latency"
             )
         return None
-    if sweep and by_sweep and not measured.bytes_per_s and None in (asked.bandwidth, asked.latency_s):
+    if sweep and by_sweep and not measured.bytes_per_s and None in (options.bandwidth, options.latency_s):
         raise TfdistError(
             "the sweep ran on one host, so nothing is known of the links between hosts: give --bandwidth, as 10Gbit, "
             "and --latency, as 50us, or the --collectives of several hosts"
         )
     if as_measured and (row.hosts > 1 or row.strategy == StrategyName.MULTI_WORKER):
         return None
-    given = {"bytes_per_s": asked.bandwidth, "latency_s": asked.latency_s}
+    given = {"bytes_per_s": options.bandwidth, "latency_s": options.latency_s}
     return replace(measured, **{name: value for name, value in given.items() if value is not None})
 
 

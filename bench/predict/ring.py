@@ -56,7 +56,6 @@ class Ring:
 
     def seconds(self, ranks: Array | int, size: float, operations: int = 1) -> Array:
         """Seconds to all-reduce `size` bytes over `ranks`, in a number of operations; 0 for a single rank."""
-
         n = np.asarray(ranks, dtype=float)
         messages = operations * (self.fixed_s + 2 * (n - 1) * self.latency_s)
         found: Array = np.where(n > 1, messages + 2 * (n - 1) / n * size * self.seconds_per_byte, 0.0)
@@ -89,11 +88,6 @@ class RingFit:
     link: RingLink
 
 
-def link_of(sweep: Sweep) -> RingLink:
-    """The link that a sweep was measured over."""
-    return RingLink.of(sweep.header.link)
-
-
 def ring_lines(sweep: Sweep, communication: Communication, gpus: bool) -> tuple[Line, ...]:
     """Right all-reduces of one buffer between processes, by this communication.
 
@@ -124,7 +118,6 @@ def resolved(communication: Communication, gpus: bool) -> Communication:
 
 def fit_ring(lines: Sequence[Line], link: RingLink, size: float, draws: int) -> RingFit:
     """The ring that fits these all-reduces best, at sizes near `size` bytes above all."""
-
     ring = _fitted(lines, size)
     error = _error(ring, lines, size)
     rng = np.random.default_rng(0)
@@ -150,7 +143,6 @@ def _groups(lines: Sequence[Line]) -> list[list[Line]]:
 
 def _weights(lines: Sequence[Line], size: float) -> Array:
     """Weights of relative errors."""
-
     distance = np.log(np.array([line.bytes for line in lines], dtype=float) / size) / _NEAR
     weights: Array = np.exp(-np.abs(distance))
     return weights
@@ -174,7 +166,6 @@ def _fitted(lines: Sequence[Line], size: float) -> Ring:
 
 def _error(ring: Ring, lines: Sequence[Line], size: float) -> float:
     """Error of the geometric means of each size and number of ranks."""
-
     groups = _groups(lines)
     firsts = [group[0] for group in groups]
     means = np.array([np.mean([math.log(line.seconds) for line in group]) for group in groups])

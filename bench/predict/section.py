@@ -87,7 +87,7 @@ COLUMNS = (
 
 
 def _answer(prediction: Prediction, curve: ScalingCurve) -> str:
-    last, worth = curve.points[-1], prediction.asked.worth
+    last, worth = curve.points[-1], prediction.options.worth
     text = (
         f"{curve.arm.arm}: {last.images_per_s:,.0f} images/s on {counted(last.devices, 'device')}"
         f"{between(last.interval, ',.0f')}, efficiency {last.efficiency:.0%}"
@@ -163,7 +163,6 @@ def _about_ring(fit: RingFit, gradient_bytes: int) -> Iterator[str]:
 
 def prediction_table(prediction: Prediction) -> Table:
     """A row for each arm and number of devices."""
-
     data = [values_of(curve, point) for curve in prediction.curves for point in curve.points]
     return Table("prediction", "Predictions", pd.DataFrame(data), COLUMNS)
 
@@ -174,7 +173,7 @@ _Value = Callable[[PredictedPoint], tuple[float, Interval]]
 def _images_chart(prediction: Prediction) -> Chart:
     def paint(axes: "Axes") -> None:
         _curves(axes, prediction.curves, lambda point: (point.images_per_s, point.interval))
-        first, devices = prediction.curves[0], prediction.asked.devices
+        first, devices = prediction.curves[0], prediction.options.devices
         one = batch_of(first.arm) / first.compute.one.seconds
         axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
         for curve in prediction.curves:

@@ -57,7 +57,7 @@ class Change:
     @property
     def plain_ratio(self) -> float:
         """Images/s over images/s."""
-        return (self.new.images_per_s or 0.0) / (self.base.images_per_s or 1.0)
+        return self.new.rate / self.base.rate
 
 
 def values_of(change: Change) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def changes(
 
 
 def _alone(rows: Sequence[ArmRow]) -> Statistics:
-    """Those of one folder, by the names of its arms, with the rules of the report."""
+    """The statistics of one folder, by the names of its arms, with the rules of the report."""
     rules = rows[0].statistics
     least = {row.arm: rules.least.get(row.label, 0.0) for row in rows}
     return Statistics({row.arm: row.rates for row in rows}, rules.floor, least, error=rules.error)

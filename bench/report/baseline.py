@@ -33,7 +33,7 @@ class VersusBaseline:
 
     @property
     def efficiency_interval(self) -> Interval | None:
-        """That of the efficiency."""
+        """The confidence interval of `efficiency`."""
         limits = self.comparison.interval
         return replace(limits, low=limits.low / self.devices, high=limits.high / self.devices) if limits else None
 

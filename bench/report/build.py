@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.bench.collectives.results import holds_collectives, read_collectives
+from tfdist.bench.environment import environment_of
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.arm_records import between_epochs, disturbances_of, label_of
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of
-from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.format import between, difference, in_unit, labels_of
 from tfdist.bench.report.section import KeyFigure, Page, Section
 from tfdist.bench.report.sections.batch import batch_section, ranked, series_of
@@ -262,7 +262,7 @@ def summarize_report(
         least=least_differences(rows, pairs),
         family=tuple(dict.fromkeys(_compared(rows))),
         # shared by the comparisons within folders and those with each of them
-        error=ERROR / max(len(folders), 1),
+        error=ERROR / len(folders),
     )
     return summarize(folders, baseline, statistics), pairs
 

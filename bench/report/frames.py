@@ -13,10 +13,8 @@ from tfdist.models.throughput import throughput
 if TYPE_CHECKING:
     import pandas as pd
 
-RowsOf = Literal["arms", "turns", "windows"]
 
-
-def load(folder: str | Path, rows: RowsOf = "arms") -> "pd.DataFrame":
+def load(folder: str | Path, rows: Literal["arms", "turns", "windows"] = "arms") -> "pd.DataFrame":
     """The measurements in the folder of a bench or a launch. Missing values: not measured.
 
     Args:

@@ -123,7 +123,7 @@ class ArmRow(ArmRecords):
     """WRONG, REFUTED, RecordStatus of the first record that is not ok, PARTIAL, NOT_RUN, or ok."""
     reason: str
     statistics: Statistics = field(repr=False, compare=False)
-    """Those of all arms of the report."""
+    """The statistics of all arms of the report."""
 
     @cached_property
     def costs(self) -> Mapping[str, Any]:

@@ -25,8 +25,8 @@ from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.options import Communication, StrategyName
 
 
-def listed(arms: Sequence[str], measured: int) -> str:
-    """The names of the arms that a warning is about; `all arms` if they are all of several `measured` ones."""
+def _names(arms: Sequence[str], measured: int) -> str:
+    """The arms that a warning is about; `all arms` if they are all of several `measured` ones."""
     return "all arms" if len(arms) == measured > 1 else ", ".join(arms)
 
 
@@ -43,7 +43,7 @@ def same_pairs(rows: Sequence[ArmRow]) -> tuple[SamePair, ...]:
             label = first.setdefault((row.folder, row.hosts, *_effective(row.measured[0].spec)), row.label)
             pairs += [(row.label, label)] if label != row.label else []
     # each with an error rate of its own: they are no verdicts
-    statistics = Statistics(rows[0].statistics.rounds, rows[0].statistics.floor) if pairs else Statistics({})
+    statistics = Statistics(rows[0].statistics.rounds, rows[0].statistics.floor)
     return tuple(SamePair(*pair, statistics.compare([pair])[0], _own_error(statistics, *pair)) for pair in pairs)
 
 
@@ -87,7 +87,7 @@ def _drift_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
         if abs(change) > LIMIT:
             numbers = [number for rounds in logs.values() for number in rounds]
             direction = "slower" if change < 0 else "faster"
-            arms = f": {listed(labels, len(rows))}" if labels else ""
+            arms = f": {_names(labels, len(rows))}" if labels else ""
             yield Warning(
                 "drift-between-rounds",
                 f"From round {min(numbers)} to round {max(numbers)} the arms together became {abs(change):.0%} "
@@ -141,8 +141,8 @@ _MANY, _MOST = 0.1, 0.5
 
 def trust_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> dict[str, Trust]:
     """Folder -> trust. The reasons are those against it, or for it if there are none."""
-    folders = {row.folder: [each for each in rows if each.folder == row.folder and each.measured] for row in rows}
-    return {folder: _trust(measured, pairs) for folder, measured in folders.items()}
+    folders = dict.fromkeys(row.folder for row in rows)
+    return {name: _trust([row for row in rows if row.folder == name and row.measured], pairs) for name in folders}
 
 
 def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
@@ -156,7 +156,7 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
         (useless if rounds < FEWEST_ROUNDS else good, f"{counted(rounds, 'round')} of each arm"),
         (noisy if starts < FEWEST_STARTS else good, f"{counted(starts, 'start')} of each arm"),
         (useless if disturbed > _MOST else noisy if disturbed > _MANY else good, f"{disturbed:.0%} of turns disturbed"),
-        *((noisy, _odd_text(odd)) for odd in odd_starts(rows)),
+        *((noisy, _odd_text(odd)) for odd in _odd_starts(rows)),
         *((useless, f"{row.label} contradicts the plan") for row in rows if row.contradiction),
     ]
     same = [(pair, limits) for pair in pairs if pair.arm in labels and (limits := pair.comparison.interval)]
@@ -170,8 +170,7 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
     return worst, f"{worst}: {'; '.join(text for level, text in found if level is not good or worst is good)}."
 
 
-def odd_starts(rows: Sequence[ArmRow]) -> Iterator[OddStart]:
-    """Those of these arms."""
+def _odd_starts(rows: Sequence[ArmRow]) -> Iterator[OddStart]:
     labels = {row.label for row in rows}
     return (odd for row in rows[:1] for odd in row.statistics.odd_starts() if odd.arm in labels)
 
@@ -205,7 +204,7 @@ _MANY_ARMS = 5
 
 
 def turn_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
-    """Those that apply, with the arms and rounds that they touch."""
+    """Warnings about disturbed turns, with the arms and rounds of each, and about drift from round to round."""
     turns = [(row, record) for row in rows for record in row.measured]
     found: dict[Cause, dict[str, list[int]]] = {cause: {} for cause in _TEXTS}
     for row, record in turns:
@@ -268,7 +267,7 @@ def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
 
 
 def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
-    """Those that apply, the most severe first."""
+    """The warnings that apply to these arms, the most severe first."""
     rows = [row for row in rows if row.measured]
     for row in rows:
         if unknown := row.strategy_note(StrategyCheck.UNKNOWN):
@@ -305,7 +304,7 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
                 f"{row.label}: {row.contradiction}. Its figure or the baseline's is not what the name says.",
                 "Check that the program trains under each arm's strategy, and counts the examples of all replicas.",
             )
-    for odd in odd_starts(rows):
+    for odd in _odd_starts(rows):
         yield Warning(
             "odd-start",
             f"{_odd_text(odd)}, for its whole life.",
@@ -316,20 +315,20 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     if few := [row.label for row in rows if row.rounds_planned < FEWEST_ROUNDS]:
         yield Warning(
             "few-rounds",
-            f"{listed(few, len(rows))}: fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
+            f"{_names(few, len(rows))}: fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
             f"Run 'tfdist bench' with --rounds {FEWEST_STARTS} or more.",
         )
     assumed = [row.label for row in rows if row.rounds_planned >= FEWEST_ROUNDS and len(row.starts) < FEWEST_STARTS]
     if assumed:
         yield Warning(
             "few-starts",
-            f"{listed(assumed, len(rows))}: fewer than {FEWEST_STARTS} starts, so how much starts differ is assumed "
+            f"{_names(assumed, len(rows))}: fewer than {FEWEST_STARTS} starts, so how much starts differ is assumed "
             f"({ASSUMED_SD:.1%}), and differences below {LEAST_OF_FEW_STARTS:.0%} have no verdict.",
             f"Run 'tfdist bench' with --incarnations {FEWEST_STARTS} or more.",
         )
     if shared := [row.label for row in rows if any(map(devices_outnumber_cores, row.measured))]:
         yield Warning(
             "shared-cores",
-            f"{listed(shared, len(rows))}: more devices than CPU cores, so devices share cores.",
+            f"{_names(shared, len(rows))}: more devices than CPU cores, so devices share cores.",
             "With enough cores their throughput would be higher.",
         )

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from tfdist.jobs.options import TRAINING
+from tfdist.jobs.options import EXPECTED, TRAINING
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import redact_arguments
 from tfdist.launch.text import check_name, did_you_mean
@@ -25,7 +25,6 @@ NOT_FOR_BENCHES = {
     "log_device_placement": "its log would slow the arm down: use it with `tfdist launch`",
 }
 """Training keys that an arm may not have, and why."""
-_EXPECTED = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 
 def check_keys(keys: Collection[str], known: Collection[str], source: str) -> None:
@@ -71,7 +70,7 @@ def check_value(key: str, value: Any, kind: type, source: str) -> Any:
             raise TfdistError(f"{source} has {key} = {value!r}: {fix}")
         return kind(value)
     if not of_kind(value, kind):
-        raise TfdistError(f"{source} has {key} = {value!r}: must be {_EXPECTED[kind]}")
+        raise TfdistError(f"{source} has {key} = {value!r}: {EXPECTED[kind]}")
     if isinstance(value, str):
         check_name(f"{source} has {key} =", value)
     return value

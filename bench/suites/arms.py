@@ -9,7 +9,7 @@ from pathlib import Path
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.command import check_imports
 from tfdist.jobs.plan import shape_of_command
-from tfdist.jobs.presets import CompleteSpec, resolve, resolve_strategy
+from tfdist.jobs.presets import resolve, resolve_strategy
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.job import program_of
 from tfdist.launch.machine import Machine, Machines, assign_slots, combined
@@ -72,8 +72,8 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, ba
     for arm in arms:
         try:
             hosts = _hosts_of(arm, machines)
-            resolved = _resolve(arm, hosts, preset)
-            workers = resolved.spec.workers
+            spec, texts = _resolve(arm, hosts, preset)
+            workers = spec.workers
             if workers < arm.hosts:
                 raise TfdistError(f"hosts = {arm.hosts} with {counted(workers, 'worker')}: give each host a worker")
         except MissingHardwareError as error:
@@ -81,28 +81,29 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, ba
         except TfdistError as error:
             raise TfdistError(f"arm {arm.name!r}: {error}") from None
         else:
-            specs[arm.name] = resolved.spec
+            specs[arm.name] = spec
             if len(hosts) > 1:  # spread the workers evenly over those whose slots the user did not set
                 each = ceil(workers / len(hosts))
                 hosts = {host: replace(machine, slots=host.slots or each) for host, machine in hosts.items()}
             placed[arm.name] = hosts
-            warnings += [f"{arm.name}: {text}" for text in resolved.warnings]
+            warnings += [f"{arm.name}: {text}" for text in texts]
     commands = {arm.name: arm.command for arm in arms if arm.command and arm.name in specs}
     return Arms(specs, refused, tuple(warnings), placed, commands, baseline)
 
 
-def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> CompleteSpec[StrategyChoice]:
+def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> tuple[StrategyChoice, tuple[str, ...]]:
+    """The spec of an arm, and warnings about it."""
     machine = combined(hosts)
     _check_devices(arm, machine, hosts)
     if not arm.command:
         built_in = resolve(arm.choices, machine, preset)
-        return CompleteSpec(built_in.spec, built_in.notes, built_in.warnings)
+        return built_in.spec, built_in.warnings
     check_imports(program_of(arm.command, {}, hosts), hosts)
     # a core for each device, as in the built-in training: else arms of one device would use all cores
     pins = CATALOG[arm.choices["strategy"]].pins_cores and not machine.gpus
     resolved = resolve_strategy({**({"cores_per_device": 1} if pins else {}), **arm.choices}, machine)
     shape_of_command(resolved.spec, arm.command)
-    return resolved
+    return resolved.spec, resolved.warnings
 
 
 def _hosts_of(arm: Arm, machines: Machines) -> Machines:

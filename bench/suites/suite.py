@@ -107,7 +107,7 @@ def load_suite(name_or_file: str) -> Suite:
 def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
     """The suite in a TOML table, or in `Suite.to_json`.
 
-    Its arms are those of [matrix] (`matrix.expand` has the rules), then those of [[arms]]; both are optional, but one
+    Its arms are those of [matrix] (`arm.expand` has the rules), then those of [[arms]]; both are optional, but one
     arm is required. Each arm takes the keys of [defaults], and the suite's command, if it does not set them itself.
     Names must be unique.
 

@@ -48,11 +48,11 @@ def show_outcome(
         is_shown: whether these last lines of a task are on the screen already; None: nothing is.
     """
     if outcome.status is not Status.OK:
-        show_failure(outcome, again, resume, is_shown)
+        _show_failure(outcome, again, resume, is_shown)
     elif record is not None and record.status is not RecordStatus.OK:
         typer.echo(plain(f"tfdist: {record.reason}; logs: {outcome.run_dir}"), err=True)
     elif not quiet:
-        show_success(outcome, record, sys.stderr if json else sys.stdout)
+        _show_success(outcome, record, sys.stderr if json else sys.stdout)
     if outcome.status is Status.OK:
         for warning in outcome.warnings:
             typer.echo(plain(f"warning: {warning}"), err=True)
@@ -90,12 +90,12 @@ def outcome_json(outcome: Outcome, record: Record | None) -> dict[str, Any]:
     return result
 
 
-def show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
+def _show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
     """Print the duration, the results of the built-in training, and the run folder."""
     restarts = len(outcome.attempts) - 1
     after = f" after {counted(restarts, 'restart')}" if restarts > 0 else ""
     parts = [f"done in {outcome.wall_s:.1f} s{after}", *([] if record is None else _results(record))]
-    lines = [", ".join(parts) + f"; kept in {outcome.run_dir}", *straggler_lines(outcome.stragglers)]
+    lines = [", ".join(parts) + f"; kept in {outcome.run_dir}", *_straggler_lines(outcome.stragglers)]
     typer.echo(plain("\n".join(lines)), file=out)
 
 
@@ -121,15 +121,8 @@ def _loss(rank: RankRecord) -> float | None:
     return rank.windows[-1].loss if rank.windows else None
 
 
-def show_failure(outcome: Outcome, again: str = "", resume: str = "", is_shown: IsShown | None = None) -> None:
-    """Print to stderr who failed first and why, the traceback, what to do, how the other tasks ended, and the command.
-
-    Args:
-        outcome: of a job that failed.
-        again: the command that runs the job again; by default this one.
-        resume: the command that continues it from its last checkpoint, if there is one.
-        is_shown: whether these last lines of a task are on the screen already; None: nothing is.
-    """
+def _show_failure(outcome: Outcome, again: str, resume: str, is_shown: IsShown | None) -> None:
+    """Print to stderr who failed first and why, the traceback, what to do, how others ended, and the commands."""
     again = again or redact_command(["tfdist", *sys.argv[1:]])
     lines = ["", f"tfdist: {outcome.reason}"]
     if outcome.culprit is not None and not (is_shown and is_shown(outcome.culprit, outcome.log)):
@@ -138,7 +131,7 @@ def show_failure(outcome: Outcome, again: str = "", resume: str = "", is_shown: 
     for ending in dict.fromkeys(outcome.casualties.values()):
         lines += [f"  then {listed(task for task, how in outcome.casualties.items() if how == ending)} {ending}"]
     lines += [f"  warning: {warning}" for warning in outcome.warnings]
-    lines += attempt_lines(outcome.attempts) + straggler_lines(outcome.stragglers)
+    lines += _attempt_lines(outcome.attempts) + _straggler_lines(outcome.stragglers)
     lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
     if outcome.exit_code == ExitCode.STALL:
         lines += [f"  stacks: {outcome.run_dir}/attempt-{len(outcome.attempts) - 1}/*/stacks.txt"]
@@ -152,7 +145,7 @@ def traces_line(folder: Path) -> str:
     return f"traces: {shlex.join(['tensorboard', '--logdir', str(folder)])} (with tensorboard-plugin-profile)"
 
 
-def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
+def _attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
     """A line for each attempt: how long it ran, from which step to which, and what ended it; none for only one.
 
     Of very many attempts, those in the middle are left out.
@@ -164,7 +157,7 @@ def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
     return [*lines[:SHOWN_ATTEMPTS], f"  ... {more} more attempts in outcome.json", *lines[-SHOWN_ATTEMPTS:]]
 
 
-def straggler_lines(stragglers: Sequence[StragglerReport]) -> list[str]:
+def _straggler_lines(stragglers: Sequence[StragglerReport]) -> list[str]:
     """A line for each worker that held the others up, and for how long; of many, those of the longest times."""
     longest = sorted(stragglers, key=lambda each: each.since - each.until)[:SHOWN_ATTEMPTS]
     return [f"  for {duration(each.until - each.since)} {each.sentence}" for each in longest]

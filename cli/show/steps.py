@@ -74,7 +74,7 @@ class Steps:
 
 
 @contextmanager
-def connected(selection: HostSelection, policy: Policy, *, quiet: bool = False) -> Iterator[Fleet | None]:
+def connected(selection: HostSelection, policy: Policy, *, quiet: bool) -> Iterator[Fleet | None]:
     """The hosts' agents, until the context ends; None for only this machine, whose agent starts with the job.
 
     Raises:

@@ -18,7 +18,7 @@ from tests.integration.namespaces import Network, missing, network
 
 HOSTS = 3
 GUESS_S = 15.0
-"""Of a scenario that has never been measured here."""
+"""Assumed duration of a scenario that has never been measured here."""
 ROOT = Path(__file__).parents[2]
 
 

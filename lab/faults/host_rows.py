@@ -10,10 +10,10 @@ from lab.faults.jobs import (
     PLAIN_3_HOSTS,
     PLAIN_HOSTS,
 )
+from lab.faults.restart_rows import RESTARTS
 from lab.faults.scenario import ANY, ENDLESS, Expected, Fault, Job, Scenario
 from lab.faults.task_rows import LOST, W1
 
-RESTARTS = 5
 LIMIT = ("--launcher-timeout", "8")
 """Tasks on a host that is cut off end before the launcher's end is measured."""
 LOST_H2 = "lost the agent on h2"

@@ -20,7 +20,7 @@ MIRRORED = Job("mirrored", ("--strategy", "mirrored", "--devices", "2", *TINY))
 MULTIWORKER = Job("multiworker", (*_WORKERS, *TINY))
 PARAMETER_SERVER = Job("parameter-server", (*_PS, *TINY))
 PLAIN = Job("plain", _WORKERS, program=_STEPS)
-"""Without TensorFlow, where it would change nothing."""
+"""A program without TensorFlow, where that would change nothing."""
 OWN = Job("own-program", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8"))
 """A user's own program that calls `current()`."""
 OWN_PLAIN = Job("own-program-plain", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8", "plain"))
@@ -37,11 +37,9 @@ PLAIN_3_HOSTS = Job("plain-3-hosts", ("--strategy", "multiworker"), hosts=("h1",
 def arguments(scenario: Scenario, box: Sandbox, prepared: tuple[str, ...]) -> list[str]:
     """The arguments of the launch; `prepared` are those that the fault's preparation needs."""
     job = scenario.job
-    options = [*job.options, *_environment(box), *prepared, *scenario.options]
-    if job.hosts and "--hosts" not in options and "--hostfile" not in options:
-        options += ["--hosts", ",".join(job.hosts)]
+    options = [*job.options, *environment(box, PACE_S), *prepared, *scenario.options]
     if job.hosts:
-        options += ["--ssh", str(box.network.ssh)]
+        options += ["--hosts", ",".join(job.hosts), "--ssh", str(box.network.ssh)]
         if "--remote-prefix" not in options:
             options += ["--remote-prefix", f"export TMPDIR={box.temporary} &&"]
     if scenario.restarts:
@@ -53,6 +51,7 @@ def arguments(scenario: Scenario, box: Sandbox, prepared: tuple[str, ...]) -> li
     return [*options, "--", *(word.replace("{steps}", str(scenario.steps)) for word in job.program)]
 
 
-def _environment(box: Sandbox) -> list[str]:
-    values = {"PYTHONPATH": PROGRAMS, "TFDIST_FAULTS": box.orders, "TFDIST_FAULTS_PACE": PACE_S}
+def environment(box: Sandbox, pace_s: float) -> list[str]:
+    """Options for tasks that obey orders, and pause for `pace_s` seconds after each window."""
+    values = {"PYTHONPATH": PROGRAMS, "TFDIST_FAULTS": box.orders, "TFDIST_FAULTS_PACE": pace_s}
     return [word for name, value in values.items() for word in ("--env", f"{name}={value}")]

@@ -34,11 +34,11 @@ class Killed:
     """One launch."""
 
     after_s: float
-    """From its start to the signal."""
+    """Time from its start to the signal."""
     code: int
     """-9, or 0 if it ended before."""
     clean_s: float
-    """From the signal until nothing was left, or until the wait for that was over."""
+    """Time from the signal until nothing was left, or until the wait for that was over."""
     left: tuple[str, ...]
 
 

@@ -5,7 +5,6 @@ import re
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
@@ -13,14 +12,15 @@ from lab.faults.sandbox import Sandbox
 from tests.integration.launcher import CLEAN_S
 from tests.integration.nethost import command
 from tests.processes import marked_processes
+from tfdist.launch.agent_program.system import listening_ports
 
 POLL_S = 0.1
 SSH_PORT = 22
 
 
-def left_over(box: Sandbox, seconds: float = CLEAN_S) -> list[str]:
-    """What is still there `seconds` after this call; returns earlier if nothing is."""
-    deadline = time.monotonic() + seconds
+def left_over(box: Sandbox) -> list[str]:
+    """What still exists CLEAN_S seconds after this call; returns earlier if nothing does."""
+    deadline = time.monotonic() + CLEAN_S
     while (found := _found(box)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return found
@@ -39,7 +39,7 @@ def kill_left(box: Sandbox) -> None:
 def _found(box: Sandbox) -> list[str]:
     if box.net is None:
         processes = _marked(box.mark)
-        ports = _listening(_own_ports(box), Path("/proc/net"))
+        ports = [f"port {port}" for port in sorted(_own_ports(box) & listening_ports())]
     else:
         processes = list(dict.fromkeys((*_marked(box.mark), *box.net.processes())))
         ports = [port for name in _namespaces(box) for port in _listening_in(name)]
@@ -69,14 +69,3 @@ def _own_ports(box: Sandbox) -> set[int]:
     """The ports of all runs in the sandbox."""
     texts = [path.read_text() for path in box.runs.glob("*/cluster.json")]
     return {int(port) for text in texts for port in re.findall(r"(?:127\.0\.0\.1|localhost):(\d+)", text)}
-
-
-def _listening(ports: set[int], proc: Path) -> list[str]:
-    found = set()
-    for name in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in (proc / name).read_text().splitlines()[1:]:
-                address, state = line.split()[1], line.split()[3]
-                if state == "0A":
-                    found.add(int(address.rpartition(":")[2], 16))
-    return [f"port {port}" for port in sorted(found & ports)]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -60,7 +61,7 @@ class Live:
     started_at: float
     """Monotonic."""
     lines: list[tuple[float, str]] = field(default_factory=list)
-    """Of its output, with monotonic times."""
+    """Its output, with monotonic times."""
     seen: list[Seen] = field(default_factory=list)
     injected_at: float | None = None
     """Monotonic time of the fault."""
@@ -132,10 +133,9 @@ class Live:
         """The process that started this task."""
         return int(Path(f"/proc/{self.pid(task)}/stat").read_text().rpartition(")")[2].split()[1])
 
-    def first(self, event: str, attempt: int = 0, task: str = "") -> Seen | None:
-        """The first event of this name in an attempt, of any task or of one."""
-        found = (seen for seen in self.seen if seen.event == event and seen.attempt == attempt)
-        return next((seen for seen in found if task in ("", seen.task)), None)
+    def first(self, event: str, attempt: int = 0) -> Seen | None:
+        """The first event of this name in an attempt, of any task."""
+        return next((seen for seen in self.seen if seen.event == event and seen.attempt == attempt), None)
 
     def last_step(self) -> int:
         """The highest step that any task has reported."""
@@ -160,6 +160,7 @@ def launched(box: Sandbox, arguments: list[str], read_output: bool = True) -> It
         read_output: read its stdout and stderr; otherwise they are a pipe that nobody reads.
     """
     reading, writing = os.pipe()
+    cgroup = box.cgroup
     process = subprocess.Popen(
         box.argv("launch", "--runs-dir", str(box.runs), *arguments),
         cwd=box.folder,
@@ -167,7 +168,7 @@ def launched(box: Sandbox, arguments: list[str], read_output: bool = True) -> It
         stdin=subprocess.DEVNULL,
         stdout=writing,
         stderr=writing,
-        preexec_fn=None if box.cgroup is None else lambda: enter(box.cgroup),
+        preexec_fn=None if cgroup is None else partial(_enter, cgroup),
     )
     os.close(writing)
     live = Live(box, process, time.monotonic())
@@ -187,10 +188,8 @@ def launched(box: Sandbox, arguments: list[str], read_output: bool = True) -> It
             stream.close()
 
 
-def enter(cgroup: Path | None) -> None:
-    """Put this process into a cgroup."""
-    if cgroup is not None:
-        (cgroup / "cgroup.procs").write_text(str(os.getpid()))
+def _enter(cgroup: Path) -> None:
+    (cgroup / "cgroup.procs").write_text(str(os.getpid()))
 
 
 def _read(stream: IO[bytes], live: Live) -> None:

@@ -17,23 +17,23 @@ class FaultResult:
     """What happened. Times are seconds; None: it did not happen."""
 
     code: int | None
-    """Of the launcher; None: it did not end."""
+    """Exit code of the launcher; None: it did not end."""
     culprit: str | None
-    """Of the attempt that the fault ended."""
+    """The task that was named in the attempt that the fault ended."""
     sentence: str
     """What was printed about the fault."""
     detected_s: float | None
-    """From the fault to the first line that names the culprit, or to the launcher's own message that stops the job."""
+    """Time from the fault to the first line that names the culprit, or to the launcher's message that stops the job."""
     block_s: float | None
-    """From the fault to the failure block."""
+    """Time from the fault to the failure block."""
     ended_s: float
-    """From the fault to the launcher's end."""
+    """Time from the fault to the launcher's end."""
     cold_start_s: float | None
-    """From the start of the first attempt's tasks to its first step."""
+    """Time from the start of the first attempt's tasks to its first step."""
     next_step_s: float | None
-    """From the detection to the next attempt's first step."""
+    """Time from the detection to the next attempt's first step."""
     steps_lost: int | None
-    """From the last step of the first attempt to the step that the next one continued from."""
+    """Steps between the last one of the first attempt and the one that the next attempt continued from."""
     resumed_from: int | None
     """The step of the checkpoint that the next attempt continued from."""
     should_resume_from: int | None
@@ -91,7 +91,7 @@ def _restart(live: Live) -> tuple[float, str] | None:
 
 
 def _steps_lost(live: Live) -> int:
-    """From the last step of the first attempt; 0 if the tasks that train were not restarted."""
+    """`FaultResult.steps_lost`; 0 if the tasks that train were not restarted."""
     if live.first("step", attempt=1) is None:
         return 0
     resumed = live.first("resumed", attempt=1)

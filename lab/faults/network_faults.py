@@ -3,7 +3,7 @@
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 
 from lab.faults.live import Live
 from lab.faults.scenario import Fault, Scenario
@@ -57,8 +57,7 @@ def _isolated_from_hub(host: NetHost) -> Iterator[None]:
 
 
 def _cut_off_launcher(live: Live, scenario: Scenario) -> None:
-    isolated: AbstractContextManager[None] = _isolated_from_hub(_host(live, "h2"))
-    live.box.undo.enter_context(isolated)
+    live.box.undo.enter_context(_isolated_from_hub(_host(live, "h2")))
 
 
 LINK_CUT = Fault("link-cut", "The link of h2 is cut: packets are lost, no connection is closed", _cut("h2"))

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from lab.faults.jobs import PARAMETER_SERVER, arguments
 from lab.faults.leftovers import kill_left, left_over
-from lab.faults.live import Live, Seen, launched
+from lab.faults.live import Live, launched
 from lab.faults.measure import FaultResult, measure
 from lab.faults.sandbox import sandbox
 from lab.faults.scenario import MIDDLE_STEP, Moment, Scenario
 from tests.integration.namespaces import Network
 
 START_S = 120.0
-"""For a moment to come."""
+"""Time limit for a moment to come."""
 END_S = 150.0
-"""For the run to end after the fault."""
+"""Time limit for the run to end after the fault."""
 ORDERED = {
     Moment.START: "start",
     Moment.MIDDLE: f"step-{MIDDLE_STEP}",
@@ -60,7 +60,7 @@ def cause(scenario: Scenario, live: Live) -> None:
     fault, task = scenario.fault, scenario.task
     live.injected_at = live.started_at
     if obeys(scenario):
-        live.wait(lambda live: _ordered(live) is not None, START_S, f"{task} {scenario.moment.value}")
+        live.wait(_has_obeyed, START_S, f"{task} {scenario.moment.value}")
     elif scenario.moment is Moment.START:
         live.wait(lambda live: _has_started(live, task), START_S, f"an event of {task}")
     elif scenario.moment is Moment.MIDDLE:
@@ -72,8 +72,8 @@ def cause(scenario: Scenario, live: Live) -> None:
         live.box.order(task, "now", fault.by_itself)
 
 
-def _ordered(live: Live) -> Seen | None:
-    return next((seen for seen in live.seen if seen.event == "fault"), None)
+def _has_obeyed(live: Live) -> bool:
+    return any(seen.event == "fault" for seen in live.seen)
 
 
 def _has_started(live: Live, task: str) -> bool:

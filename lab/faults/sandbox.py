@@ -1,4 +1,4 @@
-"""The surroundings of one scenario: folders of its own, hosts in network namespaces, mounts. All is undone at the end."""
+"""The environment of one scenario: folders of its own, hosts in network namespaces, mounts. All is undone at the end."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ class Sandbox:
     net: Network | None
     """None: no namespaces; the launch runs on this machine as it is."""
     mark: str
-    """Of the environment of all its processes."""
+    """Value of MARK in the environment of all its processes."""
     undo: ExitStack
     """Closed at the end."""
     others: ExitStack

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lab.faults.sandbox import Sandbox
 
 STEPS = 300
-"""Of a training that is to end by itself."""
+"""Steps of a training that is to end by itself."""
 ENDLESS = 1_000_000
 """Steps of a job that only the fault ends."""
 MIDDLE_STEP = 60
@@ -66,7 +66,7 @@ class Expected:
     """How the run must end."""
 
     code: int
-    """Of the launcher; -9: it was killed."""
+    """Exit code of the launcher; -9: it was killed."""
     culprit: str | None = None
     """None: no task is to blame; ANY: it cannot be known which one is."""
     says: str = ""
@@ -74,7 +74,7 @@ class Expected:
     restarts: int | None = 0
     """None: any number; TensorFlow decides whether it fails."""
     detected_s: float | None = None
-    """At most, from the fault to the line that names it; None: not limited."""
+    """Time limit from the fault to the line that names it; None: no limit."""
     restarted: tuple[str, ...] | None = None
     """The tasks of the next attempt; None: not checked."""
 
@@ -87,7 +87,7 @@ class Scenario:
     job: Job
     expected: Expected
     task: str = ""
-    """That the fault is about; empty: none, or a host."""
+    """The task that the fault is about; empty: none, or a host."""
     moment: Moment = Moment.MIDDLE
     options: tuple[str, ...] = ()
     restarts: int = 0

@@ -22,11 +22,11 @@ from typing import Any
 
 import psutil
 
-from lab.faults.jobs import TINY
+from lab.faults.jobs import TINY, environment
 from lab.faults.leftovers import left_over
 from lab.faults.live import Live, TooLateError, launched
 from lab.faults.results import FOLDER
-from lab.faults.sandbox import PROGRAMS, Sandbox, sandbox
+from lab.faults.sandbox import Sandbox, sandbox
 from lab.faults.soak_page import Part, Soaked, problems, save_samples, text
 
 PACE_S = 1.0
@@ -64,10 +64,8 @@ def soak(part: Part, minutes: float, folder: Path, seed: int) -> Soaked:
 
 
 def _arguments(part: Part, steps: int, box: Sandbox) -> list[str]:
-    paced = ("--env", f"PYTHONPATH={PROGRAMS}", "--env", f"TFDIST_FAULTS={box.orders}")
     saved = ("--checkpoint-every", str(EVERY), "--checkpoint-dir", str(box.checkpoints), "--max-restarts", "1000")
-    pace = ("--env", f"TFDIST_FAULTS_PACE={PACE_S}")
-    return [*TINY, *part.options, "--workers", "2", *paced, *pace, *saved, "--steps", str(steps)]
+    return [*TINY, *part.options, "--workers", "2", *environment(box, PACE_S), *saved, "--steps", str(steps)]
 
 
 def _kill_again_and_again(soaked: Soaked, live: Live, minutes: float, chance: random.Random) -> None:

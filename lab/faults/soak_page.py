@@ -22,7 +22,7 @@ class Part:
     victims: tuple[str, ...]
     period_s: float
     steps_per_s: float
-    """With its pauses, kills and restarts."""
+    """Expected rate, pauses, kills and restarts included."""
 
 
 @dataclass

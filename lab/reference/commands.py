@@ -1,6 +1,5 @@
 """The commands and their options, as Typer reads them."""
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -102,4 +101,4 @@ def _parameter(param: Any, context: Any) -> Parameter:
 
 def _unescaped(text: str) -> str:
     """A text without the escapes of rich's markup."""
-    return re.sub(r"\\\[", "[", text)
+    return text.replace("\\[", "[")

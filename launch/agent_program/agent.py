@@ -534,7 +534,7 @@ class Agent:
         task.stopped = True
 
     def _existing(self) -> list[_RunningTask]:
-        """Those that run, and those of whose groups others run."""
+        """Those that run, and those that are reaped while others of their groups still run."""
         return [*self.by_pid.values(), *self.ending]
 
     def _kill_due(self, now: float) -> None:

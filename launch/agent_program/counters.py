@@ -12,7 +12,7 @@ from tfdist.launch.agent_program.system import busy_and_stolen_s, process_stat, 
 CPUS = "/sys/devices/system/cpu"
 
 
-def counters(pid: int, pids: "list[int]") -> "dict[str, float]":
+def counters(pid: int, pids: list[int]) -> dict[str, float]:
     """Counters of a task since its start or that of its host, and what holds now.
 
     `time_s`; `throttled_s` of its cgroups; of the cores that it may use: `cores`, their number, `steal_s` by other
@@ -38,13 +38,13 @@ def counters(pid: int, pids: "list[int]") -> "dict[str, float]":
     }
 
 
-def _affinity(pid: int) -> "set[int]":
+def _affinity(pid: int) -> set[int]:
     with suppress(OSError):
         return os.sched_getaffinity(pid)
     return set()
 
 
-def _session_cpu_s(sessions: "set[int]") -> float:
+def _session_cpu_s(sessions: set[int]) -> float:
     """CPU seconds of all processes in these sessions, and of their children that have ended (man 5 proc_pid_stat)."""
     stats = [process_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
     ticks = (sum(map(int, stat[11:15])) for stat in stats if stat and int(stat[3]) in sessions)
@@ -70,7 +70,7 @@ def _clock_share(core: int) -> float:
     return int(now) / int(most) if now.isdigit() and most.isdigit() and int(most) else 1.0
 
 
-def _segments(pid: int) -> "Mapping[str, float]":
+def _segments(pid: int) -> Mapping[str, float]:
     """TCP segments of the network in which a process runs: `OutSegs` and `RetransSegs`, as nstat has them."""
     lines = [line.split() for line in read_text(f"/proc/{pid}/net/snmp").splitlines() if line.startswith("Tcp:")]
     values = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}

@@ -13,7 +13,7 @@ from tfdist.launch.agent_program.gpus import describe_gpus
 from tfdist.launch.agent_program.system import first_value, read_text, temporary_root
 
 
-def cgroup_folders(controller: str, root: str = "", pid: "int | str" = "self") -> list[str]:
+def cgroup_folders(controller: str, root: str = "", pid: int | str = "self") -> list[str]:
     """The folder of a process's cgroup for a controller (`memory`, `cpu`), and those of its ancestors.
 
     Version 1 if the controller uses it, else version 2. Only folders that are mounted: in a container often just its

@@ -49,7 +49,7 @@ def wait_for_stacks(written_at: Callable[[], float], since: float) -> bool:
     return since <= written_at()
 
 
-def examine_stacks(session: int, deadline: float, full: bool = False) -> "tuple[str, str]":
+def examine_stacks(session: int, deadline: float, full: bool = False) -> tuple[str, str]:
     """The method, `py-spy` or `/proc`, and what it shows of the Python processes of a session, or of all if none is.
 
     Args:
@@ -66,7 +66,7 @@ def examine_stacks(session: int, deadline: float, full: bool = False) -> "tuple[
 
 
 def spy_stacks(pid: int, native: bool = False) -> str:
-    """What py-spy shows of a process; empty if it is not installed or fails. The process goes on unless `native`."""
+    """What py-spy shows of a process; empty if it is not installed or fails. The process continues unless `native`."""
     beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
     spy = system.find_program("py-spy") or (beside if os.access(beside, os.X_OK) else None)
     if spy is None or system.process_state(pid) in SUSPENDED or not is_python(pid):

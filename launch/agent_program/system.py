@@ -146,12 +146,12 @@ def remove_folder(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def process_state(pid: "int | str") -> str:
+def process_state(pid: int | str) -> str:
     """`R`, `S`, `T`, `D`, ... as in /proc/PID/stat; empty if the process, or thread `PID/task/ID`, does not exist."""
     return (process_stat(pid) or [""])[0]
 
 
-def wait_channel(pid: "int | str") -> str:
+def wait_channel(pid: int | str) -> str:
     """The kernel function that a process, or thread `PID/task/ID`, sleeps in; empty if it is unknown."""
     return read_text(f"/proc/{pid}/wchan").strip("0")
 
@@ -168,7 +168,7 @@ def resident_bytes(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def busy_and_stolen_s(cores: "set[int] | None" = None) -> "tuple[float, float]":
+def busy_and_stolen_s(cores: set[int] | None = None) -> tuple[float, float]:
     """Busy and stolen seconds of these cores, or of all together, since the host's start (man 5 proc_stat).
 
     Busy are user, nice, system, irq and softirq: guests are part of user.
@@ -180,7 +180,7 @@ def busy_and_stolen_s(cores: "set[int] | None" = None) -> "tuple[float, float]":
     return sum(row[index] for row in rows for index in (0, 1, 2, 5, 6)) / second, sum(row[7] for row in rows) / second
 
 
-def host_usage() -> "dict[str, float]":
+def host_usage() -> dict[str, float]:
     """CPU seconds since the host's start, online cores and available memory, as in `Inspected`."""
     busy_s, steal_s = busy_and_stolen_s()
     available = first_value("/proc/meminfo", "MemAvailable").split() or ["0"]
@@ -192,7 +192,7 @@ def host_usage() -> "dict[str, float]":
     }
 
 
-def process_stat(pid: "int | str") -> list[str]:
+def process_stat(pid: int | str) -> list[str]:
     """State, parent, process group, session, ...: /proc/PID/stat without its first two fields (man 5 proc_pid_stat)."""
     return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 

@@ -20,11 +20,11 @@ from tfdist.launch.agent_program.system import read_text
 AGENT_VARIABLE = "TFDIST_AGENT"
 """Variable of tasks and of what they start: the name of their agent's temporary folder, which is random."""
 ANY_AGENT = f"tfdist-{'0' * 12}"
-"""Value of AGENT_VARIABLE in a template: as long as that of its tasks, who write theirs over it."""
+"""Value of AGENT_VARIABLE in a template: as long as that of its tasks, which write theirs over it."""
 MOST_VARIABLES = 1 << 20
 """Bytes of the first message to a template; a socket takes less."""
-MOST_SAID = 1 << 15
-"""Bytes of what the import says that are kept: fewer than a pipe holds."""
+MOST_STDERR = 1 << 15
+"""Bytes that are kept of what the import writes to stderr: fewer than a pipe holds."""
 _PER_TASK = frozenset([
     "TF_CONFIG", "TF_GRPC_REUSE_PORT", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS",
     "GRPC_FAIL_FAST", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TMPDIR", "PYTHONUNBUFFERED", "PYTHONSAFEPATH",
@@ -34,7 +34,7 @@ products, of which the training has none: in a forked task they use one thread."
 _imported: Mapping[str, str] | None = None
 """The variables that the import of this process may have read; None: it has imported nothing."""
 _set_by_import: Mapping[str, str] = {}
-_said_by_import = b""
+_import_stderr = b""
 """What the import has written to stderr, for the logs of the tasks."""
 _package = ""
 """The prefix of the names of modules that tasks may run without being executed."""
@@ -80,7 +80,7 @@ def run_module(argv: list[str], environment: Mapping[str, str], keep: set[int], 
     module = import_module(argv[2])
     sys.argv = [str(module.__file__)]
     os.close(failure)
-    os.write(2, _said_by_import)
+    os.write(2, _import_stderr)
     os._exit(_exit_code(module.main))
 
 
@@ -121,7 +121,7 @@ def main() -> None:
 
     The first message is JSON: the module, and variables that get other values after the import (null: none).
     """
-    global _imported, _set_by_import, _said_by_import, _package
+    global _imported, _set_by_import, _import_stderr, _package
     requests = socket.socket(fileno=os.dup(0))
     module, after = json.loads(requests.recv(MOST_VARIABLES))
     before, _package = dict(os.environ), f"{module.partition('.')[0]}."
@@ -129,7 +129,7 @@ def main() -> None:
     os.dup2(log, 2)
     import_module(module).preload()
     os.dup2(stderr, 2)
-    _said_by_import = os.pread(log, MOST_SAID, 0)
+    _import_stderr = os.pread(log, MOST_STDERR, 0)
     gc.freeze()
     _imported = read_on_import(before)
     _set_by_import = {name: value for name, value in os.environ.items() if before.get(name) != value}

@@ -44,7 +44,7 @@ def connect(
 ) -> Iterator[Fleet]:
     """An agent on every host, ended on exit. Signals become messages in the inbox meanwhile, by default a new one.
 
-    That of this machine is forked from `template`, if there is one and it does its part in time.
+    The agent of this machine is forked from `template`, if there is one and it forks in time.
 
     Raises:
         TfdistError: interrupted; the ssh client (or other transport) is missing; or, with `require_all`, hosts could

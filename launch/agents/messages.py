@@ -46,7 +46,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """About one attempt of a task."""
+    """A message about one attempt of a task."""
 
     task: Text
     attempt: Count = field(default=0, kw_only=True)
@@ -62,7 +62,7 @@ class Configure:
     grace_s: float
     """Seconds between SIGTERM and SIGKILL when the agent stops its tasks without a `Stop`."""
     launcher_timeout_s: float
-    """Without a message from the launcher, until the agent stops its tasks and exits; infinity without heartbeats."""
+    """Seconds without a message from the launcher until the agent stops its tasks and exits; infinity: no limit."""
     kill_wait_s: float = 0.0
     """Seconds from SIGTERM until the agent stops its tasks and exits; the launcher knows at once. 0: no wait."""
 

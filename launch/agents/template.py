@@ -51,27 +51,27 @@ class ForkedAgent:
         self.stdout = os.fdopen(ours[1], "rb")
         self.stderr = os.fdopen(ours[2], "rb")
         self._alive = os.fdopen(ours[3], "rb", buffering=0)
-        self._said, self._drop = b"", drop
+        self._pid, self._drop = b"", drop  # its digits, once the agent runs
         os.set_blocking(ours[3], False)
 
     def exited(self) -> bool:
         """Whether the agent and its parent have ended, or never run because the template has ended."""
-        while not self._alive.closed and (said := self._alive.read(64)) is not None:  # None: nothing to read yet
-            self._said += said
-            if not said:
+        while not self._alive.closed and (data := self._alive.read(64)) is not None:  # None: nothing to read yet
+            self._pid += data
+            if not data:
                 self._alive.close()
         return self._alive.closed
 
     def signal(self, number: int) -> None:
         """Send a signal to the agent and its parent, if they run; if they do not yet, they never will."""
-        if not self.exited() and not self._said:
+        if not self.exited() and not self._pid:
             self._drop()
         elif not self.exited():
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(self._said), number)
+                os.killpg(int(self._pid), number)
 
     def reap(self) -> None:
-        """Nothing: its parent, the template, does."""
+        """Do nothing: its parent, the template, reaps it."""
 
 
 class StartedAgent(subprocess.Popen[bytes]):
@@ -87,7 +87,7 @@ class StartedAgent(subprocess.Popen[bytes]):
         super().__init__(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
 
     def exited(self) -> bool:
-        """Whether it has. It is not reaped, so that its number cannot become that of another process group."""
+        """Whether it has ended. It is not reaped, so that its number cannot become that of another process group."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def signal(self, number: int) -> None:

@@ -84,7 +84,7 @@ class TaskLines:
 
 
 class Printer:
-    """Prints lines, also such as have not ended. If the stream is not read fast enough, lines are left out."""
+    """Prints lines, including those that have not ended. If the stream is not read fast enough, lines are left out."""
 
     def __init__(self, file: TextIO, show: Callable[[str, TextIO], None]) -> None:
         """Print to a stream by calling `show` with text and stream."""
@@ -188,8 +188,7 @@ class LineOptions:
     tasks: frozenset[str] | None = None
     """Print the lines of these tasks only; None: of all."""
     run_dir: RunDir | None = None
-    """The folder of the logs, to which the tracebacks of tasks that fail after another one are left; None: print all.
-    """
+    """Folder of the logs, which alone have the tracebacks of tasks that fail after another one; None: print all."""
 
 
 MOST_EXCEPTION = 160
@@ -266,7 +265,7 @@ class PrefixedLines:
                 self._print_text(task, stream, replace_surrogates(text))
             case Event(task, event={"event": "failed"}):
                 self.failed = self.failed or task
-            case Event(task, event={"event": "step"}):  # it goes on after what looked like a failure
+            case Event(task, event={"event": "step"}):  # it continues after what looked like a failure
                 self._unfold(task, message.attempt)
                 if self._prints(task) and not self.options.quiet and not self.has_table:
                     self._print_step(task, message.event)

@@ -140,7 +140,7 @@ def _host_rows(survey: Survey, host: Host, hello: Mapping[str, Any]) -> Iterator
 
 
 def _gpus(host: Host, hello: Mapping[str, Any], workers: int) -> tuple[str, Problem | None, Verdict]:
-    """What is said of the host's GPUs, unless there is a problem, and its verdict."""
+    """Text about the host's GPUs, the problem with them if there is one, and its verdict."""
     unusable = unusable_gpus(host, hello)
     if unusable is not None or host.gpus == WITHOUT_GPUS:
         return "gpus=none: tasks run on the CPU", unusable, Verdict.FAILED

@@ -248,9 +248,7 @@ def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
 
 
 def gpu_notes(job: Job, hellos: problems.Hellos) -> Iterator[Note]:
-    """Notes on hosts with GPUs of other models than the first one has, that TensorFlow will not see, or that the job's
-    tasks will see and other processes use already.
-    """
+    """Notes on GPUs: of other models than on the first host, that TensorFlow will not see, or that are in use."""
     found = problems.gpu_models({host: hellos[host] for host in job.hosts})
     models = {host: ", ".join(names) for host, names in found.items() if names}
     for host in models:

@@ -48,11 +48,11 @@ class Survey:
 def survey_hosts(
     hosts: Sequence[Host],
     cwd: str,
-    port: int | None = None,
-    per_host: int | None = None,
-    policy: Policy | None = None,
-    on_step: Callable[[str], None] = lambda _: None,
-    on_progress: OnProgress = lambda _: None,
+    port: int | None,
+    per_host: int | None,
+    policy: Policy,
+    on_step: Callable[[str], None],
+    on_progress: OnProgress,
 ) -> Survey:
     """Connect, find the folders, reserve and dial ports, and measure links.
 

@@ -62,7 +62,7 @@ def check_unique(hosts: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
     return tuple(unique.values())
 
 
-def expand(entry: str, source: str = "--hosts") -> list[str]:
+def expand(entry: str, source: str) -> list[str]:
     """The names in `node[01-03,10]`: leading zeros are kept, several ranges multiply. `[::1]` is not a range.
 
     Raises:

@@ -2,8 +2,9 @@
 
 Each is a JSON object in a line. The leader sends a `nonce`. A peer answers with its `task`, a `nonce`, and a `proof`
 that it knows the secret and the token of the attempt. The leader proves the same, and sends `missing`, the tasks that
-are not there yet, again and again, and then `go`; or `refused`, why. Whoever gives up sends `failed`, why, and `by`,
-its task; the leader passes that on to all others. Neither secret nor token travels.
+have not reported yet, every few seconds, and then `go`; or `refused` with the reason. Whoever gives up sends `failed`
+with the reason, and `by`, the name of its task; the leader passes that on to all others. Neither secret nor token is
+sent.
 """
 
 import hmac
@@ -106,7 +107,7 @@ def given_up(message: BarrierMessage) -> str:
 
 
 TICK_S = 0.2
-"""Seconds between two looks at what other threads have changed."""
+"""Poll interval of what other threads change, in seconds."""
 STATUS_S = 2.0
 """Seconds between two messages to a peer that waits."""
 SEND_S = 2.0
@@ -146,7 +147,7 @@ class Gathering:
         self._failed: BarrierMessage = {}
         """The message of the peer that has given up."""
         self._refused: dict[str, str] = {}
-        """What to say of a missing task in whose name somebody came without the key."""
+        """Texts for missing tasks in whose names a peer without the key has connected."""
         self._selector = selectors.DefaultSelector()
         self._server = listen(rendezvous.port)
         self._server.setblocking(False)
@@ -163,7 +164,7 @@ class Gathering:
 
         Args:
             ready: whether this task could start, too.
-            check: gets the tasks that are missing, again and again. What it raises ends the wait.
+            check: gets the missing tasks at each poll. What it raises ends the wait.
 
         Raises:
             TfdistError: a peer has given up.

@@ -1,8 +1,8 @@
-"""The start barrier of tasks that another launcher starts: none starts before all are there and know all names.
+"""The start barrier of tasks that another launcher starts: none starts before all have reported and know all names.
 
 TensorFlow would wait for a missing peer in silence, for up to an hour, or fail because a name is not in DNS yet. The
 leader gathers the others on its own TensorFlow port before TensorFlow uses it. A peer reports to it and waits for its
-word, once the names of all others are known: a cluster's DNS may learn them after the tasks have started.
+`go`, once the names of all others are known: a cluster's DNS may learn them after the tasks have started.
 """
 
 import secrets
@@ -64,7 +64,7 @@ class NameSearch(Thread):
 
 
 def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]) -> None:
-    """Return when all tasks of the cluster are there; at once if there is nothing to wait for.
+    """Return when all tasks of the cluster have reported; at once if there is nothing to wait for.
 
     Args:
         rendezvous: the tasks.
@@ -109,7 +109,7 @@ class _Wait:
     reported_at: float = field(default_factory=time.monotonic)
 
     def check(self, missing: str) -> None:
-        """Take note of what is missing, if anything is known of it, and report it now and then.
+        """Note what is missing (empty: unchanged), and report it every `REPORT_S`.
 
         Raises:
             TfdistError: a signal came, or the time is over.
@@ -139,7 +139,7 @@ def _lead(gathering: Gathering, names: NameSearch, wait: _Wait) -> None:
 
 
 def _follow(rendezvous: Rendezvous, names: NameSearch, wait: _Wait) -> None:
-    """Wait for all names, then at the leader until it lets all start, connecting again and again."""
+    """Wait for all names, then for `go` from the leader, over as many connections as it takes."""
     while names.missing:
         wait.check(_missing(names))
         names.join(TICK_S)
@@ -156,7 +156,7 @@ def _follow(rendezvous: Rendezvous, names: NameSearch, wait: _Wait) -> None:
 
 
 def _wait_at_leader(connection: socket.socket, rendezvous: Rendezvous, wait: _Wait) -> bool:
-    """Report, and read the leader's messages; returns whether the last one was `go`, or the leader refuses this task.
+    """Report, and read the leader's messages until `go` (returns True), or until it refuses this task (False).
 
     A leader is told why this task gives up, unless a signal came: another process may take its place.
     """

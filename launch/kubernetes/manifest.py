@@ -67,7 +67,7 @@ def manifest(workload: Workload, options: KubernetesOptions) -> list[dict[str, A
 
 
 def _object(version: str, kind: str, options: KubernetesOptions, spec: dict[str, Any], **labels: str) -> dict[str, Any]:
-    """An object; `labels` are its own, besides those of all."""
+    """An object with these labels, besides those of all objects."""
     namespace = {} if options.namespace is None else {"namespace": options.namespace}
     metadata = {"name": options.name, **namespace, "labels": {**options.labels, **labels}}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
@@ -167,7 +167,7 @@ def _job_spec(
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {"rules": [{"action": "FailJob", **rule} for rule in rules]},
         **deadline,
-        "template": pod_template(workload, options, role, addresses),
+        "template": _pod_template(workload, options, role, addresses),
     }
 
 
@@ -185,22 +185,13 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def field_variable(name: str, path: str) -> dict[str, Any]:
-    """A variable with the value of a field of the pod."""
+def _field_variable(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def pod_template(
+def _pod_template(
     workload: Workload, options: KubernetesOptions, role: str, addresses: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """The template of the pods of one role.
-
-    Args:
-        workload: what they run.
-        options: where.
-        role: theirs.
-        addresses: of all tasks, `host:port` by role and in order of index.
-    """
     gpus = options.gpus if workload.roles[role].computes else 0
     arguments = list(map(literal, workload.arguments))
     if arguments[0] == "launch":
@@ -251,9 +242,9 @@ def _environment(
     if not workload.roles[role].computes:
         sources["CUDA_VISIBLE_DEVICES"] = {"value": NO_GPUS}
     sources |= {name: {"value": literal(value)} for name, value in workload.env.items()}
-    fixed = [field_variable(INDEX, "metadata.annotations['batch.kubernetes.io/job-completion-index']")]
+    fixed = [_field_variable(INDEX, "metadata.annotations['batch.kubernetes.io/job-completion-index']")]
     if options.kind is not Kind.JOB:  # the pods know their attempt, because those of the one before had the same names
-        fixed.append(field_variable("TFDIST_ATTEMPT", "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"))
+        fixed.append(_field_variable("TFDIST_ATTEMPT", "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"))
     if "--inherit" in workload.arguments:
         fixed.append({"name": "TF_CONFIG", "value": tf_config(addresses, role)})
     return [*fixed, *({"name": name, **source} for name, source in sources.items())]

@@ -66,9 +66,9 @@ class KubernetesOptions:
     network_policy: bool = True
     """Only the job's own pods can connect to its pods."""
     cpus: int | None = None
-    """CPU limit of each pod; None: none."""
+    """CPU limit of each pod; None: no limit."""
     memory: str | None = None
-    """Memory limit of each pod, as 8Gi; None: none."""
+    """Memory limit of each pod, as 8Gi; None: no limit."""
     gpus: int = 0
     """GPUs of each pod whose tasks have devices; the other pods have none."""
     port: int = 2222

@@ -27,7 +27,7 @@ class Foreground:
     """The process that the user waits for, until the launcher in the background has started all tasks."""
 
     pid: int
-    """The launcher's."""
+    """Process id of the launcher."""
     pipe: int
 
     def wait(self) -> DetachedRun | int:

@@ -165,9 +165,9 @@ def wait_for_end(
     show(True)
 
 
-def wait_for_launcher(run_dir: RunDir, limit_s: float = LAUNCHER_S) -> None:
-    """Wait until the launcher of a run that has ended has exited, but at most `limit_s`."""
-    launcher, until = read_launcher(run_dir), time.monotonic() + limit_s
+def wait_for_launcher(run_dir: RunDir) -> None:
+    """Wait until the launcher of a run that has ended has exited, but at most `LAUNCHER_S`."""
+    launcher, until = read_launcher(run_dir), time.monotonic() + LAUNCHER_S
     while launcher is not None and launcher.local and launcher.alive and time.monotonic() < until:
         time.sleep(0.02)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
+from tfdist.launch.agent_program.system import process_stat, read_text
 from tfdist.launch.agents.inbox import Inbox, Interrupted, StacksWanted
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json
@@ -194,18 +195,12 @@ def terminate(run_dir: RunDir, launcher: Launcher) -> None:
 
 def _start_ticks(pid: int) -> int:
     """Field 22 of /proc/PID/stat (proc(5)); 0 if no such process runs."""
-    try:
-        after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if after_name[0] in ("Z", "X") else int(after_name[19])
+    fields = process_stat(pid)  # they start with field 3, the state
+    return 0 if not fields or fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def request_stop(run_dir: RunDir) -> None:

@@ -1,4 +1,4 @@
-"""Where TensorFlow placed operations: a table from the logs of a run, which TensorFlow writes if it is told to."""
+"""Where TensorFlow placed operations: a table from the logs of a run with log_device_placement."""
 
 import re
 from collections import Counter
@@ -12,18 +12,16 @@ _PLACED = re.compile(rb"[ /]placer\.cc:\d+\] \S+: \((\w+)\): (/job:\S+)")
 _DEVICE = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:(\w+:\d+)")
 _NOT_OPERATIONS = (b"_Arg", b"_DeviceArg", b"_Retval", b"_DeviceRetval")
 """Arguments and results of a function."""
-Placed = Counter[tuple[str, str, str]]
-"""Number of nodes by task that logged them, operation and device."""
 HEADER = ("task", "operation", "device", "nodes")
 
 
-def placed_in(run_dir: RunDir) -> Placed:
-    """What the last attempt of each task of the run has logged.
+def placed_in(run_dir: RunDir) -> Counter[tuple[str, str, str]]:
+    """Number of nodes by task, operation and device, as the last attempt of each task of the run has logged them.
 
     Raises:
         OSError: a log cannot be read.
     """
-    placed: Placed = Counter()
+    placed: Counter[tuple[str, str, str]] = Counter()
     for task, attempt in {task: attempt for attempt, task in run_dir.attempts()}.items():
         log = run_dir.log(task, "stderr", attempt)
         if log.exists():

@@ -23,8 +23,6 @@ from tfdist.launch.typed_json import Seconds, from_json, with_texts
 
 LAST = "last"
 """Stands for the newest run."""
-
-
 _STARTING_S = 60.0
 """A folder without any file counts as a run that starts for this long."""
 

@@ -176,7 +176,7 @@ class JobMetrics:
                             family.add_metric((*tasks[task], str(gpu.get("index", ""))), float(value))
                 yield family
 
-    def _by_task(self) -> "dict[str, tuple[str, str, Mapping[str, float | None]]]":
+    def _by_task(self) -> dict[str, tuple[str, str, Mapping[str, float | None]]]:
         """Kind, description and value of each task, by name of the family."""
         tasks, now = self.state.tasks.values(), time.monotonic()
 

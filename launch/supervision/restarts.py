@@ -15,7 +15,7 @@ from tfdist.launch.policy import Policy, RestartOn
 from tfdist.launch.supervision.task_group import Action, TaskGroup
 from tfdist.launch.text import shortened, signal_name
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+SCHEDULER_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """What a scheduler sends some time before it ends a job."""
 
 
@@ -30,7 +30,7 @@ class Saving:
 
     def wanted(self, interrupted: Interrupted) -> bool:
         """Whether the job saves a checkpoint on this signal, and has a task that can."""
-        saves = self.tasks.policy.saves_on_signal and interrupted.signal in SIGNALS
+        saves = self.tasks.policy.saves_on_signal and interrupted.signal in SCHEDULER_SIGNALS
         return saves and not self.tasks.stopped and not self.tasks.started.isdisjoint(self.tasks.leaders[:1])
 
     def start(self, number: int, reason: str, now: float) -> None:
@@ -64,7 +64,7 @@ def with_earlier_checkpoint(
         saved_step: of the last checkpoint that a task saved or continued from; 0 without one.
         received: the signals during the last attempt; after a second one the exit code stays.
     """
-    saves = outcome.status is Status.INTERRUPTED and policy.saves_on_signal and outcome.signal in SIGNALS
+    saves = outcome.status is Status.INTERRUPTED and policy.saves_on_signal and outcome.signal in SCHEDULER_SIGNALS
     # a scheduler's signal may come from an agent first, and then to the launcher
     by_agent = len(received) == 2 and received[0].of_agent
     repeated = received[0].signal != received[1].signal if by_agent else len(received) > 1

@@ -8,24 +8,17 @@ from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Event, Inspected, Reply
 from tfdist.launch.console.job_state import state_of
-from tfdist.launch.diagnosis.straggler import (
-    Straggler,
-    StragglerReport,
-    cause,
-    gpus_of,
-    rates_between,
-    report_of,
-)
+from tfdist.launch.diagnosis.straggler import Straggler, StragglerReport, cause, gpus_of, rates_between, report_of
 from tfdist.launch.supervision.task_group import TaskGroup
 
 JUDGE_S = 2.5
 """Seconds between two looks at the steps; while a worker is slow, its host counts what may slow it down as often."""
 EVIDENCE_S = 5.0
-"""Seconds over which the counters are compared at least."""
+"""Minimum seconds over which the counters are compared."""
 NO_EVIDENCE_S = 15.0
 """Seconds without counters after which the worker is named all the same."""
 LINE_S = 60.0
-"""Seconds between two lines at least; and over which the counters are compared at most."""
+"""Minimum seconds between two lines, and maximum over which the counters are compared."""
 
 
 @dataclass

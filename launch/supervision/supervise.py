@@ -95,7 +95,7 @@ class Supervisor:
         if isinstance(message, messages.Reply):
             return self.tasks.requests.expects(arrival.host, message)
         if not isinstance(message, messages.TaskMessage):
-            # these its agent has sent already
+            # its agent has sent these already
             return not isinstance(message, messages.LoggedIn | messages.Alive | messages.Hello)
         channel = self.tasks.channels.get(message.task)
         known = 0 <= message.attempt <= self.tasks.attempt(message.task)
@@ -125,9 +125,9 @@ class Supervisor:
                     self.deadlines[self.joining.check_config] = at + LISTEN_S
             case messages.Event(task, event={"event": "record", "record": Mapping() as record}):
                 self.records[task] = record
-            case messages.Event(task, sent_at, {"event": "step", "step": int() as step, "loss": float() as loss}):
+            case messages.Event(task, event={"event": "step", "step": int() as step, "loss": float() as loss}):
                 if not (math.isfinite(loss) or self.loss_reported or self.paced):
-                    self._report_loss(NotFinite(task, step, loss, sent_at), at)
+                    self._report_loss(NotFinite(task, step, loss), at)
             case messages.Event(task, event={"event": "barrier"}):
                 self.barrier.waiting.add(task)
                 if self.barrier.check():  # the turn has ended

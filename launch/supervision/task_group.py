@@ -10,7 +10,7 @@ from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.fleet import OnReply, Requests
 from tfdist.launch.agents.inbox import Note, OnMessage, Stopped
 from tfdist.launch.agents.messages import DumpStacks, Inspect, Inspected, Reply, Start, Stop
-from tfdist.launch.diagnosis.history import FIRST, History, ProcessState
+from tfdist.launch.diagnosis.history import History, ProcessState
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 
@@ -52,7 +52,7 @@ class TaskGroup:
     history: History = field(default_factory=History)
     deadlines: Deadlines = field(default_factory=Deadlines)
     attempts: dict[str, int] = field(default_factory=dict)
-    """The present attempt of each task; `FIRST` for those that are missing."""
+    """The present attempt of each task; 0 for those that are missing."""
     running: set[str] = field(default_factory=set)
     """Tasks that have a process, or will get one as soon as their agent has read the request."""
     started: set[str] = field(default_factory=set)
@@ -64,7 +64,7 @@ class TaskGroup:
 
     def attempt(self, task: str) -> int:
         """The number of the task's present attempt."""
-        return self.attempts.get(task, FIRST)
+        return self.attempts.get(task, 0)
 
     @property
     def leaders(self) -> list[str]:

@@ -19,7 +19,7 @@ from tfdist.launch.supervision.task_group import TaskGroup
 from tfdist.launch.text import shortened
 
 CHECK_S = 2.0
-"""Most seconds between two checks of a watch."""
+"""Maximum seconds between two checks of a watch."""
 PAUSE_S = 10.0
 """Pause between two checks above which the time starts again: a scheduler has suspended the launcher, and maybe
 all tasks."""
@@ -59,9 +59,9 @@ class FrozenWatch:
         stopped = {} if paused else stopped
         self.since = {task: self.since.get(task, time) for task, time in stopped.items()}
         self.tasks.deadlines[self.check] = now + FREEZE_CHECK_S
-        frozen = [task for task, time in stopped.items() if time - self.since[task] >= FROZEN_S]
+        frozen = tuple(task for task, time in stopped.items() if time - self.since[task] >= FROZEN_S)
         if frozen:
-            self.fail(Freeze(tuple(frozen), stopped[frozen[0]]), now)
+            self.fail(Freeze(frozen), now)
         self.tasks.inspect()
 
 
@@ -120,7 +120,7 @@ LISTEN_S = 10.0
 
 @dataclass
 class JoinWatch:
-    """Notices workers that wait for one that exited before it joined their cluster, and programs with one of their own.
+    """Notices workers that wait for one that exited before it joined the cluster, and programs that set TF_CONFIG.
 
     Compares the processes of workers that may wait from one check to the next: one that trains uses its cores. A job
     whose tasks never listen on their ports builds no cluster, and is left alone.
@@ -176,7 +176,7 @@ class JoinWatch:
         waiting = bool(leaders) and all(map(waits, leaders))
         self.seen = dict(history.states)
         if waiting:
-            self.fail(NotJoined(self.missing, tuple(leaders), time_now), now)
+            self.fail(NotJoined(self.missing, tuple(leaders)), now)
         self.tasks.inspect()
         if not self.tasks.stopped:
             self.tasks.deadlines[self.check] = now + CHECK_S
@@ -298,7 +298,7 @@ class StallWatch:
                 if first is not None and last is not None and last.time > first.time:
                     cores_used[task] = (last.cpu_s - first.cpu_s) / (last.time - first.time)
             self.last_sign, self._suspected_at = math.inf, None
-            self.fail(Stall(self.tasks.policy.stall_timeout_s or 0.0, event_time(), cores_used), now)
+            self.fail(Stall(self.tasks.policy.stall_timeout_s or 0.0, cores_used), now)
 
     def _suspect(self, now: float) -> None:
         """Warn, save the stacks of all tasks, and look at their processes."""

@@ -2,14 +2,12 @@
 
 from tfdist.models.spec import Architecture, TrainingSpec
 
-_BLOCKS = (
-    (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
-)  # fmt: skip
-"""Table 2 of https://arxiv.org/abs/1801.04381: expansion, channels, repeats, stride."""
+_BLOCKS = ((1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1))
+"""Table 2 of https://arxiv.org/abs/1801.04381: expansion, channels, repeats."""
 
 
 def trained_parameters(model: Architecture, alpha: float, classes: int) -> int:
-    """Without the moving statistics of BatchNorm, which have no gradient.
+    """Number of parameters with a gradient: not the moving statistics of BatchNorm.
 
     MobileNetV2 with 1000 classes: 3,504,872, or 14.02 MB of float32.
     """
@@ -25,7 +23,7 @@ def gradient_bytes(spec: TrainingSpec) -> int:
 def _mobilenet_v2(alpha: float, classes: int) -> int:
     channels = _rounded(32 * alpha)
     total = _convolution(9 * 3, channels)
-    for expansion, width, repeats, _ in _BLOCKS:
+    for expansion, width, repeats in _BLOCKS:
         for _ in range(repeats):
             expanded, out = expansion * channels, _rounded(int(width * alpha))
             total += _convolution(channels, expanded) if expansion > 1 else 0
@@ -36,7 +34,7 @@ def _mobilenet_v2(alpha: float, classes: int) -> int:
 
 
 def _convolution(weights: int, channels: int) -> int:
-    """Without bias, with the scale and offset of its BatchNorm."""
+    """Parameters of a convolution without bias, with the scale and offset of its BatchNorm."""
     return (weights + 2) * channels
 
 

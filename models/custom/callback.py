@@ -91,7 +91,8 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
 @cache
 def shared_stepper(part: JobPart) -> Stepper:
     """One for all calls of fit."""
-    return make_stepper(part, devices.find_coordinator, lambda logs: _loss(logs, part.ranks))
+    coordinator = devices.find_coordinator() if part.workers else None
+    return make_stepper(part, coordinator, lambda logs: _loss(logs, part.ranks))
 
 
 def _steps_before(model: Any) -> int:

@@ -40,7 +40,7 @@ def wait_for(strategy: "tf.distribute.Strategy | None") -> None:
 
 
 def _local_devices() -> list[str]:
-    """Without those of other tasks, which a cluster's strategy adds."""
+    """Names of this task's devices; a cluster's strategy adds those of other tasks."""
     import tensorflow as tf
 
     names = [device.name for device in tf.config.list_logical_devices() if device.device_type in ("CPU", "GPU")]

@@ -32,7 +32,7 @@ class SyncWindows:
     """
 
     examples_per_step: int
-    """That this task counts."""
+    """Number that this task counts."""
     wait: Callable[[], None]
     loss: LossOf = lambda result: None
 
@@ -128,7 +128,7 @@ REPORT_S = 2.0
 
 
 MOST_INPUTS = 1000
-"""Steps of a window whose waiting for input is kept, the last ones."""
+"""Number of steps, the last ones of a window, for which the wait for input is kept."""
 
 
 class Stepper:
@@ -231,18 +231,18 @@ class Stepper:
             size = max(1, round(REPORT_S / step_s(windows))) if windows else size
 
 
-def make_stepper(part: JobPart, coordinator: Callable[[], Any], loss: LossOf = lambda result: None) -> Stepper:
+def make_stepper(part: JobPart, coordinator: Any = None, loss: LossOf = lambda result: None) -> Stepper:
     """A stepper whose `loop.examples_per_step` is still 0: set it before the first step ends.
 
     Args:
         part: of this task in its job.
-        coordinator: returns the ClusterCoordinator; called only if the task has one.
+        coordinator: the ClusterCoordinator of a task that schedules the steps of workers.
         loss: of the result of a step.
     """
     events.dump_on_request()
     loop: SyncWindows | AsyncWindows
     if part.workers:
-        loop = AsyncWindows(0, 2 * part.workers, coordinator().join, loss)
+        loop = AsyncWindows(0, 2 * part.workers, coordinator.join, loss)
     else:
         loop = SyncWindows(0, lambda: devices.wait_for(devices.program_strategy()), loss)
     return Stepper(part, loop, WindowLog(share=1 / part.ranks))

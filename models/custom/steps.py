@@ -108,6 +108,6 @@ def check_batch(part: JobPart, replicas: int, examples: int, batch: Any) -> None
 def shared_stepper(part: JobPart, coordinator: Any) -> tuple[Stepper, Callable[[], Any]]:
     """One for all loops of the program, so that a second one continues the turns."""
     if not part.workers:
-        return make_stepper(part, lambda: None), lambda: None
+        return make_stepper(part), lambda: None
     coordinator = devices.find_coordinator(coordinator)
-    return make_stepper(part, lambda: coordinator), devices.observe_schedule(coordinator)
+    return make_stepper(part, coordinator), devices.observe_schedule(coordinator)

@@ -62,12 +62,12 @@ def replica(spec: TrainingSpec, model: Any, batch: Inputs, index: int) -> Replic
     """The replica with this index. `model` was built in this graph; it can be that of other replicas, too."""
     images = batch.images
     if spec.slow_worker == index:
-        start, images = straggler.started(spec, images, batch.labels)
+        start, images = straggler.start_time(spec, images, batch.labels)
     logits = model(images, training=True)
     per_example = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch.labels, logits=logits)
     loss = tf.reduce_mean(per_example)
     gradients = tf.gradients(loss, model.trainable_weights)
     if spec.slow_worker == index:
-        gradients = straggler.slowed(spec, start, gradients)
+        gradients = straggler.delay(spec, start, gradients)
     # Keras puts them into no collection of the graph, and `model.updates` are also those of building it
     return Replica(loss, gradients, model.get_updates_for(images))

@@ -73,21 +73,22 @@ def probe(names: Sequence[str]) -> tf.Operation:
     return tf.group(*clocks)
 
 
-def watch(session: Any, asked: tf.Operation) -> None:
-    """End this process if `asked`, a `probe`, does not run for SILENCE_S. In turns the launcher sees to that alone."""
+def watch(session: Any, operation: tf.Operation) -> None:
+    """End this process if `operation`, a `probe`, does not run for SILENCE_S. In turns, only the launcher does so."""
     if events.in_turns():
         return
-    answered = [0]
+    answers = 0
 
     def ask() -> None:
+        nonlocal answers
         while True:
             with suppress(tf.errors.OpError):  # no answer
-                session.run(asked)
-                answered[0] += 1
+                session.run(operation)
+                answers += 1
             time.sleep(PROBE_S)
 
     Thread(target=ask, daemon=True).start()
-    Thread(target=lambda: guard(lambda: answered[0], time.sleep, _end), daemon=True).start()
+    Thread(target=lambda: guard(lambda: answers, time.sleep, _end), daemon=True).start()
 
 
 def guard(answers: Callable[[], int], sleep: Callable[[float], None], end: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ from tfdist.strategies import devices
 from tfdist.strategies.choice import StrategyChoice
 
 POLL_S = 1.0
-"""Seconds between two looks into the folder."""
+"""Seconds between two listings of the folder."""
 NICENESS = 10
 """Niceness of an evaluator: on a core that it shares with a busy task, it gets about a tenth of the time."""
 

@@ -16,7 +16,7 @@ from tfdist.models.training.windows import WindowLog, sampled, train_windows
 from tfdist.strategies.devices import wait_for_devices
 
 MOST_STEPS = 1000
-"""Steps of a turn or window at most; earlier ones are dropped."""
+"""Maximum number of steps of a turn or window that are kept; earlier ones are dropped."""
 DIGITS = 6
 """tf.timestamp counts microseconds."""
 
@@ -83,7 +83,7 @@ class StepTimes:
         }
 
     def since(self, step: int, count: int) -> dict[str, Any]:
-        """JSON for the `step` event of a window of `count` steps up to `step`: times of every so many of them.
+        """JSON for the `step` event of a window of `count` steps up to `step`: times of those that `sampled` chooses.
 
         They are milliseconds from the end of the step before: `own_ms` until this task's gradients were ready,
         `input_ms` until its batches were there.

@@ -90,8 +90,9 @@ def _between(step: int, stop: int, size: int, every: int | None) -> tuple[int, .
 
 def _dividing(size: int, every: int | None, per_call: int) -> int:
     """The nearest smaller size that divides `every`, for windows of equal size; `size` if it would be under half."""
-    candidates = range(size, size // 2, -1) if every is not None else ()
-    return next((each for each in candidates if every is not None and every % each == 0 == each % per_call), size)
+    if every is None:
+        return size
+    return next((each for each in range(size, size // 2, -1) if every % each == 0 == each % per_call), size)
 
 
 def segments(sizes: Sequence[int], step: int, every: int | None, least: int) -> list[tuple[int, ...]]:

@@ -20,7 +20,7 @@ from tfdist.models.training.task import leave, warn
 from tfdist.strategies.catalog import CATALOG
 
 CHECK_S = 1.0
-"""Smallest number of seconds between two questions to the other ranks whether to save now."""
+"""Minimum interval, seconds, at which the ranks agree on whether to save."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 

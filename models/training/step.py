@@ -95,13 +95,13 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
 
     def step(images: tf.Tensor, labels: tf.Tensor, slowness: tf.Tensor | None = None) -> Any:
         """`slowness`: 1.0 on the slow worker and else 0.0, if only a running graph knows which one it is."""
-        slowed, begun = slowness is not None or straggler.is_slow(job), []
-        if slowed or times_input:
-            start, images = straggler.started(job.spec, images, labels)
+        is_slow, begun = slowness is not None or straggler.is_slow(job), []
+        if is_slow or times_input:
+            start, images = straggler.start_time(job.spec, images, labels)
             begun = [start] if times_input else []
         loss, scaled = gradients(images, labels)
-        if slowed:
-            scaled = straggler.slowed(job.spec, start, scaled, 1.0 if slowness is None else slowness)
+        if is_slow:
+            scaled = straggler.delay(job.spec, start, scaled, 1.0 if slowness is None else slowness)
         unscaled = optimizers.unscale(optimizer, scaled)
         if not job.spec.step_times:
             apply(unscaled)

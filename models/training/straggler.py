@@ -58,7 +58,7 @@ def is_slow(job: TrainingContext) -> bool:
     return bool(tf.get_static_value(replica) == job.spec.slow_worker)
 
 
-def started(spec: TrainingSpec, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def start_time(spec: TrainingSpec, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """When a batch is available, in seconds since 1970, and its images, which no operation gets earlier than that.
 
     Otherwise the clock may be read when most gradients are computed.
@@ -68,14 +68,14 @@ def started(spec: TrainingSpec, images: tf.Tensor, labels: tf.Tensor) -> tuple[t
         return start, tf.identity(images)
 
 
-def slowed(
+def delay(
     spec: TrainingSpec, start: tf.Tensor, gradients: Sequence[tf.Tensor], share: "float | tf.Tensor" = 1.0
 ) -> list[tf.Tensor]:
     """The gradients, `slow_ms` and `slow_factor - 1` times their own time later.
 
     Args:
         spec: how slow.
-        start: from `started`, when the computation of the gradients starts.
+        start: from `start_time`, when the computation of the gradients starts.
         gradients: of a replica; a while loop on their host burns the time, in pure TensorFlow, on remote workers too.
         share: 0.0 on workers that are not slow, if only a running graph knows.
     """

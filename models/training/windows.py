@@ -134,7 +134,7 @@ class WindowLog:
 
 
 SAMPLES = 10
-"""Steps of a window at most whose times are reported while a job trains."""
+"""Maximum number of steps of a window whose times are reported while a job trains."""
 
 
 def sampled(step: int, count: int) -> tuple[int, range]:

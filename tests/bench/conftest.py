@@ -9,21 +9,17 @@ import pytest
 
 from tfdist.bench.folder import BenchPaths
 from tfdist.launch.json_files import append_line, dumps
-from tfdist.launch.machine import Machine
 from tfdist.models.record import RankRecord, Record, TaskUsage, Window
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import StrategyName
 
-MACHINE = Machine(cores=(0, 1), gpus=())
 HARDWARE = {"cpu": "A CPU", "cores": [0, 1], "memory_bytes": 8_000_000_000, "gpus": [], "os": "Linux 6"}
 
 MakeRecord = Callable[..., Record]
 
 
-def rank(
-    task: str, elapsed_s: Sequence[float], examples: int = 10, steps: int = 1, host: str = "box", replicas: int = 1
-) -> RankRecord:
-    windows = tuple(Window(steps, examples, elapsed, 2.0) for elapsed in elapsed_s)
+def rank(task: str, elapsed_s: Sequence[float], examples: int, host: str, replicas: int) -> RankRecord:
+    windows = tuple(Window(1, examples, elapsed, 2.0) for elapsed in elapsed_s)
     phases = {"import": 4.0, "build": 1.0, "trace": 2.0, "first_step_end": 7.0}
     total = examples * len(windows)
     return RankRecord(task, host, replicas, (), windows, phases, total, len(windows), peak_memory_bytes=600_000_000,
@@ -50,7 +46,7 @@ def record(
     """`times`: for each rank the seconds of each of its windows, of one step and `examples` examples."""
     names = tasks or [f"worker-{index}" for index in range(len(times))]
     boxes = hosts or ["box"] * len(times)
-    ranks = tuple(rank(n, t, examples, host=h, replicas=devices) for n, t, h in zip(names, times, boxes, strict=True))
+    ranks = tuple(rank(n, t, examples, h, devices) for n, t, h in zip(names, times, boxes, strict=True))
     values = {"batch_size": 10, "workers": workers, "devices": devices, "ps": ps, **spec}
     training = TrainingSpec(strategy=StrategyName(strategy), **values)
     ok = status == "ok"
@@ -71,11 +67,6 @@ def save_record(root: Path, record: Record) -> None:
 @pytest.fixture
 def make_record() -> MakeRecord:
     return record
-
-
-@pytest.fixture
-def machine() -> Machine:
-    return MACHINE
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,14 @@ class Network:
     def in_hub(self, *argv: str) -> list[str]:
         """A command that runs `argv` in the hub, with the same pid."""
         return ["ip", "netns", "exec", self.hub, *argv]
+
+    @contextmanager
+    def limit_mbit(self, rate: float) -> Iterator[None]:
+        """Limit the links of all hosts to `rate` Mbit/s in each direction."""
+        with ExitStack() as stack:
+            for host in self.hosts:
+                stack.enter_context(host.limit_mbit(rate))
+            yield
 
     def processes(self) -> list[str]:
         """All processes in the hub and on the hosts except sshd, as `namespace: pid: command line`."""

@@ -29,7 +29,7 @@ from .namespaces import connect, create_hub, remove
 from .nethost import SYSTEM_PATH, NetHost
 
 CPUS = "2"
-"""Of a node, for pods without a limit."""
+"""CPUs of a node, for pods without a limit."""
 SCRIPT = Path(__file__).with_name("pod.sh")
 RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"

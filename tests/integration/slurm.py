@@ -17,11 +17,10 @@ from .namespaces import Network
 from .nethost import SYSTEM_PATH, environment
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libslurm38", "libhwloc15")
-"""Of Debian 12; their other dependencies are part of every Debian."""
+"""Packages of Debian 12; their other dependencies are part of every Debian."""
 DOWNLOAD_S, START_S = 120.0, 30.0
 CPUS = 8
 HUB = "hub"
-DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
 
 _CONFIG = """\
 ClusterName=tfdist
@@ -90,7 +89,7 @@ class Slurm:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For Slurm's commands and daemons."""
+        """The environment of Slurm's commands and daemons."""
         libraries = self.root / "usr/lib/x86_64-linux-gnu"
         path = os.pathsep.join((str(self.root / "usr/bin"), str(self.root / "usr/sbin"), SYSTEM_PATH))
         return {

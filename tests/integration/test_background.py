@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from tfdist.cli.command import run
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import read_launcher, this_launcher
@@ -27,12 +28,8 @@ TINY = ["--preset", "smoke", "--model", "tiny"]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    path = tmp_path / "it's; new"
-    path.mkdir()
-    monkeypatch.chdir(path)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    return path
+def folder(odd_folder):
+    return odd_folder
 
 
 def tfdist(*arguments, timeout=60):
@@ -44,13 +41,6 @@ def detach(*arguments):
     done = tfdist("launch", "--detach", "--json", *arguments)
     assert done.returncode == 0, done.stderr
     return RunDir(Path(json.loads(done.stdout.splitlines()[-1])["run_dir"]))
-
-
-def wait_until(condition, timeout_s=60.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_detached_run_outlives_its_terminal(folder, survivors):

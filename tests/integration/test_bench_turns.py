@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,8 @@ from statistics import median
 from typing import Any
 
 import pytest
+
+from tests.waiting import wait_until
 
 TFDIST = [sys.executable, "-m", "tfdist.cli"]
 PROGRAM = Path(__file__).with_name("turns_program.py")
@@ -29,8 +30,10 @@ arms = [
   { name = "ps", strategy = "parameter-server", workers = 1, ps = 1 },
 ]
 """
+LIMIT_S = 300.0
+"""Time limit of a bench, and of what it does first, on a busy machine."""
 LEFT_S = 15.0
-"""After the end of tfdist, however it ended, no process is left for longer."""
+"""Time after the end of tfdist, however it ended, when no process may be left."""
 
 
 class Bench:
@@ -46,7 +49,7 @@ class Bench:
         options = ["--suite", "suite.toml", "--rounds", str(rounds), "--out", "out", "--", sys.executable, str(PROGRAM)]
         command = [*TFDIST, "bench", *options]
         with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True) as process:
-            wait_until(lambda: len(self.turns()) >= 3 or process.poll() is not None)
+            wait_until(lambda: len(self.turns()) >= 3 or process.poll() is not None, LIMIT_S)
             try:
                 yield process
             finally:
@@ -54,7 +57,7 @@ class Bench:
 
     def resume(self, *options: str) -> "subprocess.CompletedProcess[str]":
         command = [*TFDIST, "bench", "--quiet", "--resume", "out", *options]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S)
 
     def turns(self) -> list[dict[str, Any]]:
         return read_lines(self.out / "turns.jsonl")
@@ -85,13 +88,6 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survivors: Callable[[
     wait_until(lambda: not survivors(), LEFT_S)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 300.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def parked(bench: Bench, arm: str) -> bool:
     """Whether the tasks of an arm wait while another one has its turn."""
     kinds = [event for event in bench.events(arm) if event["kind"] in ("NextTurn", "Event")]
@@ -100,10 +96,10 @@ def parked(bench: Bench, arm: str) -> bool:
 
 def test_an_arm_whose_task_is_killed_while_parked_is_a_row_and_the_others_finish(bench, survivors):
     with bench.running(rounds=8) as process:
-        wait_until(lambda: parked(bench, "multi"))
+        wait_until(lambda: parked(bench, "multi"), LIMIT_S)
         (pid,) = (event["pid"] for event in bench.events("multi") if event.get("task") == "worker-1" and "pid" in event)
         os.kill(pid, signal.SIGKILL)
-        out, _ = process.communicate(timeout=300)
+        out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 1
     assert survivors() == []
     reason = "worker-1 was killed by SIGKILL (not by tfdist)"
@@ -122,7 +118,7 @@ def test_an_arm_whose_task_is_killed_while_parked_is_a_row_and_the_others_finish
 def test_after_ctrl_c_the_turns_are_kept_and_a_resumed_bench_measures_the_rest(bench, survivors):
     with bench.running(rounds=20) as process:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=300)
+        process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     assert survivors() == []
     before = bench.turns()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.processes import MARK, marked_processes
 from tfdist.cli.command import run
+from tfdist.launch.agent_program.system import listening_ports
 from tfdist.models.record import Record
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
@@ -193,14 +194,8 @@ def test_ctrl_c_in_a_training_leaves_no_process_no_port_and_no_temporary_file(fo
     for plan in json.loads((run_dir / "cluster.json").read_text()):
         config = json.loads(plan["env"]["TF_CONFIG"])
         port = config["cluster"]["worker"][config["task"]["index"]].rpartition(":")[2]
-        assert not listening(int(port))
+        assert int(port) not in listening_ports()
     assert not list(run_dir.rglob(".*"))
-
-
-def listening(port: int) -> bool:
-    """Whether anything on this machine listens on a TCP port (proc(5), /proc/net/tcp: state 0A)."""
-    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
-    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
 @pytest.mark.core

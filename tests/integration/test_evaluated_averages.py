@@ -1,4 +1,4 @@
-"""A training with --set ema=is evaluated with its averages, whatever runs its steps."""
+"""A training with `--set ema` is evaluated with its averages, whatever runs its steps."""
 
 from dataclasses import replace
 

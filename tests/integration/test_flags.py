@@ -1,6 +1,5 @@
 """A program that is configured by flags, as those before tf.distribute, under launch and bench."""
 
-import os
 import re
 import subprocess
 import sys
@@ -39,7 +38,7 @@ ps = 1
 @pytest.mark.core
 def test_a_flag_driven_program_trains_and_its_servers_are_stopped_when_the_workers_are_done(tmp_path, survivors):
     command = [sys.executable, "-m", "tfdist.cli", "launch", "--strategy", "parameter-server", "--workers", "2"]
-    done = subprocess.run([*command, "--", *PROGRAM], cwd=tmp_path, env=os.environ, capture_output=True, text=True)
+    done = subprocess.run([*command, "--", *PROGRAM], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     assert survivors() == []
     assert not re.search("did not train|unknown whether", done.stdout + done.stderr)

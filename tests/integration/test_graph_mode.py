@@ -11,7 +11,7 @@ from tfdist.models.spec import Optimizer, TrainingSpec
 from tfdist.models.training.moving_averages import saved
 from tfdist.strategies.options import Placement, StrategyName
 
-from .test_checkpoints import EVERY, LONG, STEPS, killed_at, run, succeeded, updates
+from .test_checkpoints import EVERY, LONG, SPEC, killed_at, run, succeeded, updates
 from .training import MOBILE, TINY, losses, train_all
 
 pytestmark = pytest.mark.thorough
@@ -21,7 +21,6 @@ ASYNC: dict[str, Any] = {"strategy": StrategyName.BETWEEN_GRAPH, "workers": 2, "
 SYNC = {**ASYNC, "sync": True}
 IN_GRAPH: dict[str, Any] = {"strategy": StrategyName.IN_GRAPH, "workers": 2}
 MULTI_WORKER: dict[str, Any] = {"strategy": StrategyName.MULTI_WORKER, "workers": 2}
-SAVED = {"steps": STEPS, "steps_per_window": 3, "warmup_steps": 2, "learning_rate": 0.01, "cores_per_device": None}
 
 
 def losses_of(specs: list[TrainingSpec], folder) -> list[list[float]]:
@@ -95,7 +94,7 @@ def plain_losses(tmp_path_factory):
     ],
 )
 def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_path, plain_losses):
-    spec = replace(TINY, **{**SAVED, "steps": LONG}, **how)
+    spec = replace(SPEC, steps=LONG, **how)
     saving = Checkpointing(str(tmp_path / "saved"), every_steps=EVERY)
     done = succeeded(run(spec, tmp_path / "runs", saving, killed_at("chief-0", 14, victim), restarts=1))
     (resumed,) = done.named("resumed")
@@ -111,7 +110,7 @@ def test_a_job_that_loses_a_task_continues_from_its_checkpoint(how, victim, tmp_
 
 @pytest.mark.parametrize("how", [ASYNC, SYNC], ids=["async", "sync"])
 def test_a_worker_that_was_killed_rejoins(how, tmp_path):
-    spec = replace(TINY, **{**SAVED, "steps": 400}, **how)
+    spec = replace(SPEC, steps=400, **how)
     saving = Checkpointing(str(tmp_path / "saved"))
     done = succeeded(run(spec, tmp_path / "runs", saving, killed_at("chief-0", 40, "worker-1", saved=0), restarts=1))
     assert done.named("resumed") == []
@@ -124,7 +123,7 @@ def test_a_worker_that_was_killed_rejoins(how, tmp_path):
 def test_moving_averages_are_those_of_multiworker(tmp_path):
     averages = {}
     for name, how in {"multi": MULTI_WORKER, "sync": {**SYNC, "ps": 2}, "in-graph": IN_GRAPH, "async": ASYNC}.items():
-        spec = replace(TINY, **{**SAVED, "steps": 10}, **how, ema=0.9)
+        spec = replace(SPEC, steps=10, ema=0.9, **how)
         done = succeeded(run(spec, tmp_path / f"{name}-runs", Checkpointing(str(tmp_path / name))))
         averages[name] = saved(done.named("checkpoint")[-1]["path"])
     for name in ("sync", "in-graph"):

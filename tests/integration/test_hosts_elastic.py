@@ -125,7 +125,6 @@ def test_a_parameter_server_job_continues_without_the_host_of_a_worker(launcher,
         assert launcher.left_over() == []
 
 
-@pytest.mark.thorough  # hosts are asked every 30 s
 def test_a_host_that_comes_back_joins_at_the_next_restart(launcher, net):
     run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3", "--min-workers", "1")
     run.wait_for_start(0, 3)
@@ -140,7 +139,6 @@ def test_a_host_that_comes_back_joins_at_the_next_restart(launcher, net):
     assert run.hosts() == ["h1", "h2"]
 
 
-@pytest.mark.thorough  # hosts are asked every 30 s
 def test_hosts_that_are_added_to_the_hostfile_join_and_removed_ones_leave(launcher, net):
     hostfile = launcher.script("h1\nh2\n", "hosts.txt")
     run = Run(launcher, *MULTI, "--hostfile", hostfile, "--min-workers", "1")
@@ -154,7 +152,6 @@ def test_hosts_that_are_added_to_the_hostfile_join_and_removed_ones_leave(launch
     assert run.hosts() == ["h2", "h3", "h3"]
 
 
-@pytest.mark.thorough  # the launcher's time limit of an agent, and two attempts
 def test_what_still_runs_on_a_host_that_was_cut_off_is_ended_before_it_is_used_again(launcher, net):
     run = Run(launcher, *MULTI, "--hosts", "h1,h2,h3")
     run.wait_for_start(0, 3)
@@ -167,7 +164,6 @@ def test_what_still_runs_on_a_host_that_was_cut_off_is_ended_before_it_is_used_a
     assert run.end(1) == 0
 
 
-@pytest.mark.thorough  # starts TensorFlow
 def test_a_training_continues_with_fewer_workers_and_trains_the_remaining_examples(launcher, net):
     training = (
         "--preset",

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.ports import free_ports
+from tests.waiting import wait_until
 from tfdist.launch.agent_program.system import listening_ports
 
 TRAINING = (
@@ -23,14 +23,6 @@ TRAINING = (
 def port_of(address: str) -> int:
     """The port of `host:port`."""
     return int(address.partition(":")[2])
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until a condition is true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class Launchers:
@@ -103,7 +95,7 @@ def test_no_task_starts_before_all_are_there(launchers, tmp_path):
     wait_until(lambda: port_of(three.cluster["worker"][0]) in listening_ports())
     assert list(tmp_path.glob("started-*")) == []
     last = three.start("worker", 2, *program)
-    wait_until(lambda: bool(list(tmp_path.glob("runs/*-worker-2"))))  # it has planned its task, and meets the others
+    wait_until(lambda: list(tmp_path.glob("runs/*-worker-2")))  # it has planned its task, and meets the others
     for process in (*early, last):
         code, out = ended(process)
         assert code == 0, out

@@ -11,7 +11,7 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("many_hosts.py")
 READY_S = 40.0
-"""For 128 hosts; measured here: 5 s on two busy cores."""
+"""Time limit for 128 hosts; measured here: 5 s on two busy cores."""
 
 
 def connect_many(number, frozen, start_timeout_s):

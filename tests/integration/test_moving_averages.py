@@ -9,18 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.jobs.plan import plan_training
-from tfdist.launch.machine import local_machines
-from tfdist.launch.policy import Policy
-from tfdist.launch.runs.rundir import create_run_dir
-from tfdist.launch.runs.writer import RunWriter
 from tfdist.models.checkpoints import Checkpointing, list_checkpoints
-from tfdist.models.record import Record
-from tfdist.models.run import run_training
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.options import Api, StrategyName
 
-from .training import TINY, stderr
+from .training import TINY, train
 
 pytestmark = pytest.mark.thorough
 
@@ -33,23 +26,15 @@ MULTI_WORKER = replace(SPEC, strategy=StrategyName.MULTI_WORKER, workers=2)
 CENTRAL = replace(SPEC, strategy=StrategyName.CENTRAL_STORAGE, devices=2)
 PS = replace(SPEC, strategy=StrategyName.PARAMETER_SERVER, workers=1, ps=2)
 Averages = dict[int, tuple[np.ndarray, np.ndarray]]
-"""By step: all trainable weights and all averages, each as one vector."""
+"""All trainable weights and all averages, each as one vector, by step."""
 
 
 def trained(spec: TrainingSpec, folder: Path, *, resume: bool = False) -> Averages:
     """Train, saving every step; the weights and averages of each checkpoint."""
     saving = Checkpointing(str(folder / "saved"), every_steps=1, keep=99, resume=resume)
-    record = run(spec, folder, saving)
-    assert record.exit_code == 0, f"{record.reason}\n{stderr(folder)}"
+    train(spec, folder, timeout_s=240.0, saving=saving)
     listing = list_checkpoints(saving.folder)
     return {each.step: vectors(f"{saving.folder}/{each.name}") for each in listing.complete}
-
-
-def run(spec: TrainingSpec, folder: Path, saving: Checkpointing) -> Record:
-    job = plan_training(spec, local_machines(), env=saving.to_env())
-    with RunWriter(create_run_dir(folder, "training")) as writer:
-        _, record = run_training(job, spec, writer, Policy(timeout_s=240.0), lambda _: None, arm="test")
-    return record
 
 
 def vectors(prefix: str) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +77,7 @@ def test_each_step_of_parameter_servers_moves_the_averages_once(tmp_path):
 
 
 def test_a_resumed_training_continues_its_averages(tmp_path):
-    """Of a partitioned model, even with another number of parameter servers: other shards."""
+    """A partitioned model does so even with another number of parameter servers: other shards."""
     partitioned = replace(PS, variable_partitioner="max-size:1024")
     for name, spec, resumed in (("mirrored", MIRRORED, MIRRORED), ("ps", partitioned, replace(partitioned, ps=3))):
         trained(replace(spec, steps=3), tmp_path / name)

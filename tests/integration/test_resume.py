@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.agent_program.real_agent import wait_until
+from tests.waiting import wait_until
 
 TRAINING = ["launch", "--preset", "smoke", "--model", "tiny", "--quiet", "--json", "--no-prefix"]
 

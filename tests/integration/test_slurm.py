@@ -20,11 +20,11 @@ from .slurm import CPUS, Slurm, UnavailableError, slurm, unpack
 pytestmark = pytest.mark.thorough
 
 KILL_WAIT_S = 15
-"""Of the cluster: less than the 25 s that a save has elsewhere."""
+"""KillWait of the cluster: less than the 25 s that a save has elsewhere."""
 SAVE_S = 6.0
 END_S = 120.0
 TOOLS = Path(sys.executable).parent
-"""With `tfdist`, which batch scripts start by its name."""
+"""The folder of `tfdist`, which batch scripts start by its name."""
 
 
 net = hosts_fixture(3, "module")
@@ -100,7 +100,7 @@ class Jobs:
         return tuple(re.search(rf" {name}=(\S+)", " " + shown)[1] for name in ("JobState", "ExitCode"))
 
     def outcome(self) -> dict:
-        """Of the newest run."""
+        """The outcome of the newest run."""
         run_dir = max((self.folder / "runs").iterdir())
         return json.loads((run_dir / "outcome.json").read_text())
 

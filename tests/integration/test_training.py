@@ -29,7 +29,6 @@ def scheduled(spec, folder) -> RankRecord:
     return chief
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec",
     [

@@ -17,7 +17,7 @@ import pytest
 TFDIST = [sys.executable, "-m", "tfdist.cli"]
 LINES = 400_000
 LIMIT_S = 8.0
-"""From the signal, or from the start with `--timeout 5`, to the end of the launcher."""
+"""Time limit from the signal, or from the start with `--timeout 5`, to the end of the launcher."""
 DEADLINE_S = 120.0
 PROGRAM = f"""
 import os, pathlib, signal, sys, time

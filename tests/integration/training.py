@@ -11,6 +11,7 @@ from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.models.checkpoints import Checkpointing
 from tfdist.models.record import RankRecord, Record, RecordStatus
 from tfdist.models.run import run_training
 from tfdist.models.spec import Architecture, TrainingSpec
@@ -32,18 +33,28 @@ MOBILE = replace(TINY, model=Architecture.MOBILENET_V2, alpha=0.35)
 
 
 def train(
-    spec: TrainingSpec, folder: Path, timeout_s: float = 500.0, script: Path | None = None
+    spec: TrainingSpec,
+    folder: Path,
+    timeout_s: float = 500.0,
+    script: Path | None = None,
+    saving: Checkpointing | None = None,
 ) -> tuple[RankRecord, ...]:
     """The record of each rank of a successful training, run by `script` instead of the built-in task if given."""
-    record = attempt(spec, folder, timeout_s, script)
+    record = attempt(spec, folder, timeout_s, script, saving)
     assert record.status is RecordStatus.OK, f"{record.reason}\n{stderr(folder)}"
     return record.ranks
 
 
-def attempt(spec: TrainingSpec, folder: Path, timeout_s: float = 500.0, script: Path | None = None) -> Record:
-    """The record of a training that may fail."""
+def attempt(
+    spec: TrainingSpec,
+    folder: Path,
+    timeout_s: float = 500.0,
+    script: Path | None = None,
+    saving: Checkpointing | None = None,
+) -> Record:
+    """The record of a training that may fail. Only the built-in task can save."""
     if script is None:
-        job = plan_training(spec, local_machines())
+        job = plan_training(spec, local_machines(), env=saving.to_env() if saving else None)
     else:
         job = plan_command(spec, Program((str(script),), {}, str(folder.parent), python=True), local_machines())
     run_dir = create_run_dir(folder, "training")

@@ -96,8 +96,3 @@ def test_every_worker_has_a_slot_and_hosts_are_never_overfilled(numbers, workers
 )
 def test_number_of_slots(host, gpus, per_host, devices, slots):
     assert slots_of(host, gpus, per_host, devices) == slots
-
-
-def test_contradicting_numbers_of_slots_are_refused():
-    with pytest.raises(TfdistError, match="--workers-per-host 2: h has slots=3"):
-        slots_of(Host("h", slots=3), 0, 2, 1)

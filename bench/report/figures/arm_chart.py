@@ -47,7 +47,7 @@ def drawn(rows: Sequence[ArmRow]) -> Sequence[ArmRow]:
     """The fastest arms, and the baseline of the fastest: at most MOST_ARMS."""
     if len(rows) <= MOST_ARMS:
         return rows
-    fastest = sorted(rows, key=lambda row: -(row.images_per_s or 0.0))
+    fastest = sorted(rows, key=lambda row: -row.rate)
     baselines = {versus.label for versus in (fastest[0].one_device, fastest[0].independent) if versus}
     kept = {row.label for row in fastest[: MOST_ARMS - len(baselines)]} | baselines
     return [row for row in rows if row.label in kept]
@@ -88,7 +88,7 @@ def draw_interval(axes: Axes, limits: Interval | Mean | None, value: float, y: f
 
 
 def write(axes: Axes, text: str, x: float, y: float, color: str = INK, style: str = "normal") -> None:
-    """Right of a point, on a background that hides lines behind it."""
+    """Write a text right of a point, on a background that hides lines behind it."""
     behind = {"boxstyle": "round,pad=0.1", "fc": PAPER, "ec": "none", "alpha": 0.85}
     axes.annotate(
         text, (x, y), (7, 0), textcoords="offset points", va="center", fontsize=9, color=color, style=style, bbox=behind

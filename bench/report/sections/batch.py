@@ -38,7 +38,7 @@ def series_of(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
 
 
 def ranked(series: Sequence[ArmRow]) -> list[ArmRow]:
-    """Those of which the fastest is compared with the others."""
+    """The measured arms of a series that are valid: the fastest of them is compared with the others."""
     return [row for row in series if row.images_per_s and row.valid]
 
 

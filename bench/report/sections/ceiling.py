@@ -79,7 +79,7 @@ def _ceilings(measured: ReportData) -> Iterator[_Ceiling]:
 
 def _sentence(each: _Ceiling) -> str:
     row, exchange = each.row, each.exchange
-    share = (row.images_per_s or 0.0) / each.images_per_s
+    share = row.rate / each.images_per_s
     words = "above, which cannot be: see the warning" if each.exceeded else f"{share:.0%} of it"
     return (
         f"{row.label}: the network allows {each.images_per_s:.1f} images/s ({exchange.gradient_bytes / 1e6:.2f} MB of "

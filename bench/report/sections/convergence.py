@@ -86,7 +86,7 @@ def _paint(axes: Axes, learners: Sequence[Learner], over: str, name: str) -> Non
 
 
 ACCURACY = 0.95
-"""That arms are compared by, unless a suite says until which one they train."""
+"""Accuracy by which arms are compared, unless a suite trains until another one."""
 
 
 def convergence_section(measured: ReportData) -> Section | None:

@@ -159,7 +159,7 @@ _Arms = Mapping[tuple[str, int, str], Sequence[ArmRow]]
 
 
 def _losses(rows: Sequence[ArmRow]) -> Sequence[tuple[ArmRow, LossByTurn | UnknownLoss]]:
-    """Those of the arms whose devices exchange something, without arms that only serve to explain another one."""
+    """The losses of arms whose devices exchange something, except arms that only serve to explain another one."""
     arms: dict[tuple[str, int, str], list[ArmRow]] = {}
     for row in rows:
         arms.setdefault((row.folder, row.hosts, identity(_spec(row))), []).append(row)
@@ -236,8 +236,8 @@ _Explained = Sequence[tuple[ArmRow, LostTime]]
 def lost_time_section(measured: ReportData) -> Section | None:
     """None for a bench that was not asked to explain, and had no step times."""
     rows = [row for row in measured.rows if row.measured]
-    asked = any(folder.bench and folder.bench.suite.explain for folder in measured.folders)
-    if not asked and not any(row.measured[0].spec.get("step_times") for row in rows):
+    explains = any(folder.bench and folder.bench.suite.explain for folder in measured.folders)
+    if not explains and not any(row.measured[0].spec.get("step_times") for row in rows):
         return None
     found = _losses(rows)
     known = [(row, loss) for row, loss in found if isinstance(loss, LossByTurn)]

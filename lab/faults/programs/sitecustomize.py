@@ -7,7 +7,6 @@ that only serve. The event `fault` is emitted at once before.
 """
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,8 +28,6 @@ def act(fault: str) -> None:
         os._exit(int(fault.removeprefix("exit-")))
     if fault == "sleep":
         time.sleep(LONG_S)
-    if fault == "freeze":
-        os.kill(os.getpid(), signal.SIGSTOP)
     blocks = []
     while fault == "memory":
         blocks.append(b"x" * BLOCK)  # written, so that it is resident

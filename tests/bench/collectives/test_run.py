@@ -11,7 +11,6 @@ from tfdist.bench.collectives.plan import CollectiveOptions, plan_collectives
 from tfdist.bench.collectives.results import SweepFolder, read_collectives
 from tfdist.bench.collectives.run import run_collectives
 from tfdist.bench.progress import Progress
-from tfdist.bench.report.environment import environment_of
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.turns import HostReading, Parked
 from tfdist.launch.errors import TfdistError
@@ -74,7 +73,7 @@ def measure(tmp_path):
         values = {"communication": (Communication.AUTO, Communication.RING), "sizes": (1024, 4096)}
         values |= {"out": tmp_path / "out", "rounds": 3, "incarnations": 1}
         plan = plan_collectives(CollectiveOptions(**{**values, **options}), MACHINES)
-        code = run_collectives(plan, RunnerHooks(progress or Progress(), arms), environment_of)
+        code = run_collectives(plan, RunnerHooks(progress or Progress(), arms))
         return code, read_collectives(plan.root), arms
 
     return measured

@@ -5,13 +5,13 @@ import pytest
 
 from tests.bench.predict.sweeps import RING, sweep
 from tfdist.bench.collectives.results import Sweep
-from tfdist.bench.predict.ring import Ring, RingFit, RingLink, fit_ring, link_of, ring_lines
+from tfdist.bench.predict.ring import Ring, RingFit, RingLink, fit_ring, ring_lines
 from tfdist.launch.errors import TfdistError
 from tfdist.strategies.options import Communication
 
 
 def fitted(made: Sweep, size: float, draws: int = 2) -> RingFit:
-    return fit_ring(ring_lines(made, Communication.RING, gpus=False), link_of(made), size, draws)
+    return fit_ring(ring_lines(made, Communication.RING, gpus=False), RingLink.of(made.header.link), size, draws)
 
 
 def test_a_ring_of_four_sends_three_halves_of_the_buffer_in_six_messages() -> None:

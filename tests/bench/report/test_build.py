@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from tests.bench.conftest import save_record
+from tfdist.bench.environment import environment_of
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.columns import COLUMNS, COST_COLUMNS, values_of
-from tfdist.bench.report.environment import environment_of
 from tfdist.bench.report.format import to_csv
 from tfdist.bench.report.html.render import render
 from tfdist.bench.report.markdown import markdown, to_table

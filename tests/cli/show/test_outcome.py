@@ -4,7 +4,7 @@ import io
 from contextlib import redirect_stderr
 from dataclasses import replace
 
-from tfdist.cli.show.outcome import outcome_json, show_failure, show_outcome
+from tfdist.cli.show.outcome import outcome_json, show_outcome
 from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
 from tfdist.launch.text import has_controls
 
@@ -15,7 +15,7 @@ FAILED = Outcome(Status.FAILED, 1, REASON, "worker-1", ("worker-1",), LOG, run_d
 
 def printed(outcome, **options):
     with redirect_stderr(io.StringIO()) as err:
-        show_failure(outcome, again="tfdist launch x", **options)
+        show_outcome(outcome, None, quiet=False, json=False, again="tfdist launch x", **options)
     return err.getvalue().strip().splitlines()
 
 

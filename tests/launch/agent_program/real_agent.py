@@ -134,6 +134,15 @@ def changed_agent(code="", **constants):
     return b"%d\n%s" % (len(data), data)
 
 
+def stand_in(folder, name, script):
+    """An environment in which this shell script stands in for a program."""
+    program = folder / "bin" / name
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
 WITHOUT_SIGKILL = """
 import os, signal
 def without_effect(send):

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import signal
-import stat
 import sys
 import time
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ from tfdist.launch.agents.messages import (
     Stuck,
 )
 
-from .real_agent import WITHOUT_SIGKILL, changed_agent, real_agent, wait_until
+from .real_agent import WITHOUT_SIGKILL, changed_agent, real_agent, stand_in, wait_until
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
@@ -54,12 +53,8 @@ def exists(pid):
 
 def slow_nvidia_smi(tmp_path, script, code=""):
     """An environment with a stand-in for nvidia-smi, and the agent's source with a device file for it."""
-    tool = tmp_path / "bin/nvidia-smi"
-    tool.parent.mkdir()
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     source = changed_agent(code, GPU_DEVICES="/dev/null", COMMAND_TIMEOUT_S=1.0, HEARTBEAT_S=0.2)
-    return {"PATH": f"{tool.parent}:{os.environ['PATH']}"}, source
+    return stand_in(tmp_path, "nvidia-smi", script), source
 
 
 def test_heartbeats_come_while_a_slow_nvidia_smi_delays_the_description(tmp_path, survivors):

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from tfdist.launch.agent_program import gpus
-from tfdist.launch.agent_program import gpus as program
 from tfdist.launch.agent_program.description import describe
 
 
@@ -54,7 +53,7 @@ def test_the_libraries_are_those_of_tensorflows_extra():
         assert any(text.startswith(f"nvidia-{package.replace('_', '-')}-cu12") for text in extra), package
 
 
-GPUS = program.list_gpus("GPU 0: A100 (UUID: GPU-aa11)\nGPU 1: H100 (UUID: GPU-bb22)\n")
+GPUS = gpus.list_gpus("GPU 0: A100 (UUID: GPU-aa11)\nGPU 1: H100 (UUID: GPU-bb22)\n")
 MIG = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
   MIG 3g.20gb     Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
@@ -65,8 +64,8 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-8e9a0ac8-0d22-4b17-a3a9-1d3b1b1f3d2e)
 FIRST, SECOND = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb"
 
 
-def shown(gpus, visible):
-    return [(entry, gpu.name) for entry, gpu in program.visible_gpus(gpus, visible)]
+def shown(devices, visible):
+    return [(entry, gpu.name) for entry, gpu in gpus.visible_gpus(devices, visible)]
 
 
 @pytest.mark.parametrize(
@@ -88,17 +87,17 @@ def test_cuda_visible_devices_selects_gpus_as_in_cuda(visible, expected):
 
 def test_mig_instances_replace_the_gpu_that_they_divide():
     names = [f"NVIDIA A100-SXM4-40GB MIG {profile}" for profile in ("3g.20gb", "1c.3g.20gb")]
-    gpus = program.list_gpus(MIG)
-    assert shown(gpus, None) == [(FIRST, names[0]), (SECOND, names[1]), ("1", "NVIDIA A100-SXM4-40GB")]
-    assert shown(gpus, SECOND) == [(SECOND, names[1])]
-    assert shown(gpus, "0") == [("0", names[0])]  # CUDA takes the first instance
-    assert shown(gpus, "GPU-5d5b") == [("GPU-5d5b", names[0])]
+    devices = gpus.list_gpus(MIG)
+    assert shown(devices, None) == [(FIRST, names[0]), (SECOND, names[1]), ("1", "NVIDIA A100-SXM4-40GB")]
+    assert shown(devices, SECOND) == [(SECOND, names[1])]
+    assert shown(devices, "0") == [("0", names[0])]  # CUDA takes the first instance
+    assert shown(devices, "GPU-5d5b") == [("GPU-5d5b", names[0])]
 
 
 def test_a_host_without_a_driver_has_no_gpu():
-    assert program.list_gpus("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n") == []
-    assert program.visible_gpus([], "0,1") == []
-    assert program.visible_gpus([], "MIG-1") == []
+    assert gpus.list_gpus("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n") == []
+    assert gpus.visible_gpus([], "0,1") == []
+    assert gpus.visible_gpus([], "MIG-1") == []
 
 
 SMI = f"""#!/bin/sh
@@ -161,7 +160,7 @@ def nvidia_smi(monkeypatch, tmp_path):
     def install(script):
         for index in range(2):
             (tmp_path / f"nvidia{index}").touch()
-        monkeypatch.setattr(program, "GPU_DEVICES", str(tmp_path / "nvidia[0-9]*"))
+        monkeypatch.setattr(gpus, "GPU_DEVICES", str(tmp_path / "nvidia[0-9]*"))
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "nvidia-smi").write_text(script)
         (tmp_path / "bin" / "nvidia-smi").chmod(0o755)

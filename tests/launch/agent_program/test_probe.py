@@ -10,6 +10,8 @@ from tfdist.launch.agent_program.probe import ProbeServer, dial, dial_all, measu
 from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.messages import LinkSpeed
 
+from .real_agent import wait_until
+
 TOKEN = "a-token"
 SOON_S = 2.0
 
@@ -35,13 +37,6 @@ def listening(reserved):
     """The port of a probe server."""
     with closing(ProbeServer([reserved], TOKEN)):
         yield reserved
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_listening_peer_is_reached_at_each_of_its_addresses(listening):

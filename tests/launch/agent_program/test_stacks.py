@@ -2,7 +2,6 @@
 
 import os
 import signal
-import stat
 import sys
 import time
 
@@ -12,7 +11,7 @@ from tfdist.launch.agent_program.stacks import catches_signal, wait_for_stacks
 from tfdist.launch.agents.messages import DumpStacks, Event, Exited, StacksDumped
 from tfdist.launch.events import SIGNAL
 
-from .real_agent import changed_agent, real_agent, wait_until
+from .real_agent import changed_agent, real_agent, stand_in, wait_until
 
 REGISTER = "from tfdist.launch.events import dump_on_request; dump_on_request()\n"
 EMIT = (
@@ -89,24 +88,16 @@ def test_no_process_outside_the_session_of_the_task_gets_a_signal():
     assert received == []
 
 
-def stand_in(tmp_path, script):
-    tool = tmp_path / "bin/py-spy"
-    tool.parent.mkdir()
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    return {"PATH": f"{tool.parent}:{os.environ['PATH']}"}
-
-
 def test_py_spy_is_used_for_a_task_that_has_not_registered(tmp_path):
     script = 'echo "Process $5"; echo \'Thread 1 (idle): "MainThread"\'; echo "    load (train.py:12)"'
-    with real_agent(env=stand_in(tmp_path, script)) as agent:
+    with real_agent(env=stand_in(tmp_path, "py-spy", script)) as agent:
         start(agent, HANG)
         assert dump(agent) == {"worker-0": "py-spy"}
         assert "    load (train.py:12)\n" in agent.text("stacks")
 
 
 def test_the_full_stacks_have_native_frames_and_the_kernel_beside_those_of_python(tmp_path):
-    with real_agent(env=stand_in(tmp_path, 'echo "$@"')) as agent:
+    with real_agent(env=stand_in(tmp_path, "py-spy", 'echo "$@"')) as agent:
         start(agent, REGISTER + HANG)
         agent.send(DumpStacks(("worker-0",), full=True, request=7))
         assert agent.wait_for(StacksDumped).methods == {"worker-0": "faulthandler"}
@@ -117,7 +108,7 @@ def test_the_full_stacks_have_native_frames_and_the_kernel_beside_those_of_pytho
 
 def test_a_py_spy_that_fails_or_hangs_leaves_proc(tmp_path):
     source = changed_agent(COMMAND_TIMEOUT_S=0.5)
-    with real_agent(env=stand_in(tmp_path, "sleep 600"), source=source) as agent:
+    with real_agent(env=stand_in(tmp_path, "py-spy", "sleep 600"), source=source) as agent:
         start(agent, HANG)
         assert dump(agent) == {"worker-0": "/proc"}
         assert "main thread python" in agent.text("stacks")

@@ -15,6 +15,7 @@ from queue import Empty
 import psutil
 import pytest
 
+from tests.launch.agent_program.real_agent import wait_until
 from tfdist.launch.agents.channel import (
     MAX_LINE,
     MOST_REASON,
@@ -340,10 +341,3 @@ def test_only_what_kills_its_agent_is_shielded():
         before = open_files(channel)
         channel.shield(True)
         assert open_files(channel) == before
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

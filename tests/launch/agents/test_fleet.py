@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
+from tests.launch.supervisors import FakeChannel
 from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Requests
@@ -27,15 +27,6 @@ from tfdist.launch.policy import Policy
 from .stand_ins import channel_to, host, python_task, wait_for_message
 
 H1, H2 = Host("h1"), Host("h2")
-
-
-@dataclass
-class FakeChannel:
-    host: Host
-    sent: list = field(default_factory=list)
-
-    def send(self, message):
-        self.sent.append(message)
 
 
 def test_an_answer_goes_to_its_own_request_in_any_order():

@@ -2,7 +2,6 @@ import ast
 import inspect
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, get_args, get_type_hints
@@ -53,12 +52,13 @@ from tfdist.launch.agents.messages import (
     Stuck,
     Terminated,
     ToAgent,
+    _kind,
     decode,
     encode,
 )
 from tfdist.launch.typed_json import MAX_DEPTH, from_json
 
-KINDS = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in get_args(FromAgent)}
+KINDS = {_kind(kind): kind for kind in get_args(FromAgent)}
 TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(["stdout", "../../x", "\ud800", "\udcff"])
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
 JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3))

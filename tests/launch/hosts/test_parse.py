@@ -194,7 +194,7 @@ def test_ipv6_in_brackets_with_and_without_slots():
     ],
 )
 def test_ranges_expand_in_order_with_leading_zeros(entry, expanded):
-    assert expand(entry) == expanded
+    assert expand(entry, "--hosts") == expanded
 
 
 def test_commas_inside_a_range_do_not_separate_hosts():

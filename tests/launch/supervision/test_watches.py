@@ -180,7 +180,7 @@ def test_the_job_has_stalled_when_the_evidence_is_complete():
     job.dump("worker-0", "worker-1")
     ((stall, now),) = job.until(316.0)
     assert now == pytest.approx(315.2, abs=0.3)
-    assert stall == Stall(300.0, stall.time, {"worker-0": 0.0, "worker-1": pytest.approx(1.0)})
+    assert stall == Stall(300.0, {"worker-0": 0.0, "worker-1": pytest.approx(1.0)})
     assert job.until(1000.0) == []
 
 

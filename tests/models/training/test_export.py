@@ -16,13 +16,13 @@ from tfdist.strategies.options import Keras, Precision
 TINY = TrainingSpec(model=Architecture.TINY, image_size=32, classes=3)
 
 SAVE = """
+import os
 import sys
 import tensorflow as tf
 from tfdist.models.architectures.build import build
-from tfdist.models.checkpoints import UNREADABLE
 from tfdist.models.spec import TrainingSpec
 
-model = build(TrainingSpec.from_env(__import__("os").environ))
+model = build(TrainingSpec.from_env(os.environ))
 tf.train.Checkpoint(model=model, optimizer=tf.Variable(1.0)).write(sys.argv[1])
 images = tf.random.stateless_uniform((4, 32, 32, 3), (1, 2))
 sys.stdout.write(str(model(images).numpy().tolist()))

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfdist.launch.cluster import Task
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.context import TrainingContext
-from tfdist.models.training.straggler import busy_wait, is_slow, slowed, stamp, started
+from tfdist.models.training.straggler import busy_wait, delay, is_slow, stamp, start_time
 from tfdist.strategies.options import StrategyName
 
 
@@ -39,10 +39,10 @@ def test_the_gradients_come_as_much_later_as_planted(milliseconds, factor, share
 
     @tf.function
     def step(images: tf.Tensor, share: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        start, images = started(spec, images, images)
+        start, images = start_time(spec, images, images)
         with tf.control_dependencies([busy_wait(tf.constant(0.02, tf.float64), stamp([images], gpus=False))]):
             gradient = tf.identity(2 * images)
-        (late,) = slowed(spec, start, [gradient], share)
+        (late,) = delay(spec, start, [gradient], share)
         return late, stamp([late], gpus=False)
 
     images, number = tf.constant([1.0, 2.0]), tf.constant(share, tf.float64)
