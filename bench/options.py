@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tfdist.bench.against import STARTS, pinned, with_base
+from tfdist.bench.against import pinned, with_base
 from tfdist.bench.suites.command import with_command
 from tfdist.bench.suites.suite import Suite, adjust, built_in_suites, check_baseline, load_suite, narrow, parse_suite
 from tfdist.launch.errors import TfdistError
@@ -135,8 +135,6 @@ def changed_suite(suite: Suite, options: BenchOptions) -> tuple[Suite, tuple[str
         narrowed = replace(narrowed, baseline=None)
     if against := options.against or narrowed.against:
         narrowed = replace(narrowed, against=pinned(against))
-        if (narrowed.rounds, narrowed.incarnations) == (Suite.rounds, Suite.incarnations):
-            narrowed = replace(narrowed, incarnations=STARTS)
     suite = with_base(adjust(narrowed, options.changes))
     left_out = f"suite {suite.name} has baseline = {suite.baseline!r}, which is left out; give another with --baseline"
     check_baseline(suite, left_out if options.baseline is None else f"--baseline {options.baseline}")

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
-from math import ceil, inf, isfinite, log1p, sqrt
+from math import ceil, isfinite, log1p
 from pathlib import Path
 
-from tfdist.bench.against import base_version, check_base
+from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
 from tfdist.bench.compare.gate import gate_starts
 from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
@@ -96,6 +96,8 @@ class Session:
     """No turn begins later than this after the start; None: no limit."""
     precision: float | None = None
     """Add starts until half of each ratio's interval is at most this share of it; None: add none."""
+    most_starts: int = 200
+    """No more are added then."""
     collectives: Path | None = None
     """A folder of `tfdist collectives`, for the ceiling of the network."""
     traces: Traces = NO_TRACES
@@ -178,10 +180,22 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
         end = "" if options.budget_s is None else f" or {duration(options.budget_s)} are over"
         note = f"--precision {_percent(options.precision)}: more starts follow until every ratio is that sure{end}"
         session = replace(session, precision=options.precision, notes=(*session.notes, note))
+    elif _adds_starts(session.bench.suite, options):
+        note = f"more starts follow, up to {MOST_STARTS}, until every ratio is sure to within {_percent(PRECISION)}"
+        session = replace(
+            session, precision=PRECISION, most_starts=MOST_STARTS, notes=(*session.notes, f"--against: {note}")
+        )
     if options.trace:
         traces = plan_traces(session.root, session.arms)
         session = replace(session, traces=traces, notes=(*session.notes, *traces.notes))
     return session
+
+
+def _adds_starts(suite: Suite, options: BenchOptions) -> bool:
+    """Whether a bench of two versions has as many starts as its noise asks for, because nothing says how many."""
+    chosen = (options.rounds, options.incarnations, options.budget_s, options.fail_slower)
+    fixed = any(each is not None for each in chosen) or suite.isolated or suite.incarnations < Suite.incarnations
+    return bool(suite.version_pairs) and not fixed
 
 
 def _new(options: BenchOptions, machines: Machines) -> Session:
@@ -310,27 +324,19 @@ def half_widths(root: Path, pairs: Sequence[Pair]) -> Mapping[str, float]:
     arms = [arm for arm in arms_of([folder]) if arm.rates]
     alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
     statistics = statistics_of(arms, [folder])
-    widths = {}
-    for arm, baseline in pairs:
-        if {arm, baseline} <= alive:
-            interval = statistics.ratio(arm, baseline).interval(ERROR)
-            widths[arm] = sqrt(interval.high / interval.low) - 1 if interval else inf
-    return widths
-
-
-_MOST_STARTS = 200
+    return {arm: statistics.ratio(arm, baseline).half_width for arm, baseline in pairs if {arm, baseline} <= alive}
 
 
 def _more(session: Session, hooks: RunnerHooks, until: float | None) -> Session | None:
     """The bench with one more start; None: its ratios are sure enough, or no start fits before `until`."""
-    if session.precision is None or session.bench.suite.incarnations >= _MOST_STARTS:
+    if session.precision is None or session.bench.suite.incarnations >= session.most_starts:
         return None
     widths = half_widths(session.root, session.pairs)
     widest = max(widths, key=widths.__getitem__, default="")
     if not widest or widths[widest] <= session.precision:
         return None
     bench = session.bench.with_rounds(session.bench.suite.rounds + session.bench.ends[0])
-    longer = Session(session.root, bench, session.arms, precision=session.precision)
+    longer = Session(session.root, bench, session.arms, precision=session.precision, most_starts=session.most_starts)
     start_s = seconds_left(longer.incarnations[-1:], longer.arms.specs, bench.suite)
     if until is not None and time.monotonic() + start_s > until:
         return None

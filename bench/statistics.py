@@ -100,6 +100,12 @@ class Estimate:
         return Interval(math.exp(self.log - half), math.exp(self.log + half), 1 - error) if half < _WIDEST else None
 
     @property
+    def half_width(self) -> float:
+        """Half of the ratio's 95 % interval, as a share of the ratio; infinite without an interval."""
+        interval = self.interval(ERROR)
+        return math.sqrt(interval.high / interval.low) - 1 if interval else math.inf
+
+    @property
     def p_value(self) -> float | None:
         """The error at which the interval just excludes 1; None without a variance."""
         from scipy.optimize import brentq

@@ -14,7 +14,6 @@ from tfdist.bench.collectives.plan import CollectiveOptions, CollectivePlan, pla
 from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.collectives.run import run_collectives
 from tfdist.bench.collectives.table import columns_for, lines_of_table, to_json
-from tfdist.bench.plan import start_s
 from tfdist.bench.progress import progress_on
 from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
@@ -57,16 +56,19 @@ def announce(plan: CollectivePlan, stream: TextIO) -> None:
         f"{options.op} of {' and '.join(sizes)}, {spec.gradient_dtype}",
         f"{counted(len(arms.specs), 'arm')} x {counted(options.rounds, 'round')} of {options.turn_s:g} s "
         f"in {counted(len(plan.starts), 'start')}, seed {options.seed}",
-        f"{counted(len(plan.runs), 'turn')}, at least {duration(_estimate_s(plan))}; results in {plan.root}",
+        f"{counted(len(plan.runs), 'turn')}, about {duration(_estimate_s(plan))}; results in {plan.root}",
         *(f"refused: {text}" for text in refusals(arms.refused)),
         *(f"warning: {warning}" for warning in arms.warnings),
     )
     typer.echo("\n".join(lines), file=stream)
 
 
+_START_S = 2.5
+"""Seconds of the start of an arm on this machine. Starts on other hosts take longer, as do turns with large sizes."""
+
+
 def _estimate_s(plan: CollectivePlan) -> float:
-    """The turns may take longer: each size is measured once at least."""
-    return len(plan.runs) * plan.options.turn_s + len(plan.starts) * sum(map(start_s, plan.arms.specs.values()))
+    return len(plan.runs) * plan.options.turn_s + len(plan.starts) * len(plan.arms.specs) * _START_S
 
 
 def show_plan(plan: CollectivePlan, json: bool) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -19,7 +20,7 @@ import pandas as pd
 from rich.console import Console
 
 from lab.commands import TFDIST
-from tfdist.bench.against import STARTS
+from tfdist.bench.against import MOST_STARTS, PRECISION
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 from tfdist.bench.suites.suite import Suite
@@ -44,14 +45,14 @@ devices = 2
 PROGRAM = Path(__file__).parents[1] / "examples" / "custom_loop.py"
 PAGE = """# Two versions of a program
 
-Real benches by `tfdist bench --against`, of two arms with the default {starts} starts of 2 rounds: the new version is {slower:.0%} as fast in no arm, in one, or in both. Written by
-`python -m lab.against`; against.csv has each bench.
+Real benches by `tfdist bench --against`, of two arms, with as many starts as their noise asks for: until each ratio is sure to within {precision:.0%}, from 4 to {most}. The new version is
+{slower:.0%} as fast in no arm, in one, or in both. Written by `python -m lab.against`; against.csv has each bench.
 
-| slow-down | benches | ratio | called different | slower arms found | gate of {bound:.0%} fails |
-| --- | --: | --: | --: | --: | --: |
+| slow-down | benches | starts | minutes | ratio | called different | slower arms found | gate of {bound:.0%} fails |
+| --- | --: | --: | --: | --: | --: | --: | --: |
 {table}
 
-"ratio": new over base of the slowed arms, else of all; the geometric mean. "called different": benches that call an arm faster or slower whose versions are equal. "slower arms found": benches that call all arms slower which are. The gate
+"starts", "minutes": the mean of a bench. "ratio": new over base of the slowed arms, else of all; the geometric mean. "called different": benches that call an arm faster or slower whose versions are equal. "slower arms found": benches that call all arms slower which are. The gate
 is computed from the same benches; `--fail-slower 5%` itself asks for more starts.
 """
 
@@ -91,6 +92,7 @@ def bench(folder: Path, slower: tuple[str, ...], seed: int) -> list[dict[str, ob
         (folder / name / "train.py").write_text(program(strategies), encoding="utf-8")
     suite = folder / "against.toml"
     suite.write_text(SUITE, encoding="utf-8")
+    began = time.monotonic()
     argv = [TFDIST, "bench", "--suite", str(suite), "--seed", str(seed), "--against", "../base", "--json", "--quiet"]
     done = subprocess.run(
         [*argv, "--out", str(folder / "bench")], cwd=folder / "new", stdout=subprocess.PIPE, text=True, check=False
@@ -98,7 +100,8 @@ def bench(folder: Path, slower: tuple[str, ...], seed: int) -> list[dict[str, ob
     if done.returncode:
         raise SystemExit(f"{' '.join(argv)} exited with code {done.returncode}")
     rows: list[dict[str, object]] = json.loads(done.stdout.strip().splitlines()[-1])["versions"]
-    return rows
+    starts = json.loads((folder / "bench" / "bench.json").read_text(encoding="utf-8"))["suite"]["incarnations"]
+    return [{**row, "starts": starts, "minutes": (time.monotonic() - began) / 60} for row in rows]
 
 
 def judged(rows: pd.DataFrame, kind: str) -> tuple[bool, bool, bool]:
@@ -141,10 +144,10 @@ def main() -> None:
         benches = [judged(rows, kind) for _, rows in of_kind.groupby("number")]
         ratio = geometric_mean(of_kind.ratio[of_kind.arm.isin(KINDS[kind] or of_kind.arm)])
         different, found, failed = (sum(column) for column in zip(*benches, strict=True))
-        lines.append(
-            f"| {kind} | {len(benches)} | {ratio:.3f} | {different} | {found if KINDS[kind] else '-'} | {failed} |"
-        )
-    page = PAGE.format(slower=SLOWER, bound=BOUND, starts=STARTS, table="\n".join(lines))
+        means = (f"{of_kind.starts.mean():.1f}", f"{of_kind.minutes.mean():.1f}", f"{ratio:.3f}")
+        cells = (kind, len(benches), *means, different, found if KINDS[kind] else "-", failed)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    page = PAGE.format(slower=SLOWER, bound=BOUND, precision=PRECISION, most=MOST_STARTS, table="\n".join(lines))
     (options.out / "against.md").write_text(page, encoding="utf-8")
     console.print(f"report: {options.out / 'against.md'}")
 

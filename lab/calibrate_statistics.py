@@ -6,9 +6,9 @@ python -m lab.calibrate_statistics [benches]    # writes bench_results/calibrati
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -19,11 +19,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices, one process per
 import numpy as np
 import pandas as pd
 
-from tfdist.bench.against import STARTS
+from tfdist.bench.against import MOST_STARTS, PRECISION
 from tfdist.bench.compare.gate import gate_starts, is_too_slow
 from tfdist.bench.design import Block
 from tfdist.bench.reading import read_folder
-from tfdist.bench.statistics import FLOOR, ArmVerdict, Comparison, Interval, Statistics
+from tfdist.bench.statistics import FLOOR, ArmVerdict, Comparison, Interval, Pair, Statistics
 from tfdist.bench.suites.suite import Suite
 from tfdist.launch.text import counted
 from tfdist.models.throughput import window_step_ms
@@ -165,17 +165,32 @@ class VersionShares:
     """Benches that call every arm slower when all became 10 % slower."""
     one_fails: float
     """Benches that fail the gate because of that one arm."""
+    measured_starts: float
+    """Their number, on average."""
 
 
-def one_bench_of_versions(scenario: Scenario, seed: int) -> tuple[bool, ...]:
+def until_sure(logs: Array, scenario: Scenario, pairs: Sequence[Pair]) -> tuple[Array, Scenario]:
+    """What `--against` measures of a bench with the most starts: up to the one after which each ratio is sure enough."""
+    for number in range(Suite.incarnations, scenario.incarnations + 1):
+        measured = replace(scenario, incarnations=number)
+        found = statistics(logs[:, : measured.rounds], measured)
+        if all(found.ratio(*pair).half_width <= PRECISION for pair in pairs):
+            break
+    return logs[:, : measured.rounds], measured
+
+
+def one_bench_of_versions(scenario: Scenario, seed: int) -> tuple[float, ...]:
     """The shares of a single bench, whose arms are bases and, in the other half, their new versions."""
     logs = simulate(scenario, np.random.default_rng(seed), pairs=True)
     half = scenario.arms // 2
+    pairs = [(str(half + arm), str(arm)) for arm in range(half)]
+    if scenario.incarnations == MOST_STARTS:  # the default, and not a gate's number
+        logs, scenario = until_sure(logs, scenario, pairs)
 
     def compare(slower: int) -> tuple[Comparison, ...]:
         changed = logs.copy()
         changed[half : half + slower] += math.log(SLOW_DOWN)
-        return statistics(changed, scenario).compare([(str(half + arm), str(arm)) for arm in range(half)])
+        return statistics(changed, scenario).compare(pairs)
 
     equal, one, every = (compare(slower) for slower in (0, 1, half))
     slower = [[each.verdict is ArmVerdict.SLOWER for each in found] for found in (one, every)]
@@ -185,6 +200,7 @@ def one_bench_of_versions(scenario: Scenario, seed: int) -> tuple[bool, ...]:
         slower[0][0],
         all(slower[1]),
         is_too_slow(one[0], BOUND),
+        scenario.incarnations,
     )
 
 
@@ -208,14 +224,13 @@ OTHERS = [
     Scenario(arms, starts_sd, incarnations=number)
     for number, arms, starts_sd in product((1, 2, 3, 6, 12), (2, 10), START_EFFECTS)
 ]
-TURNS = Suite.rounds // STARTS
-"""Turns of each start, of two versions."""
+TURNS = Suite.rounds // Suite.incarnations
 VERSIONS = [
     Scenario(arms, starts_sd, turn_sd, 0.02, incarnations=number, rounds_each=TURNS)
     for arms, turn_sd, starts_sd in product((2, 4), (0.03, 0.06), (0.01, 0.023))
-    for number in (STARTS, gate_starts(arms // 2, BOUND, TURNS))
+    for number in (MOST_STARTS, gate_starts(arms // 2, BOUND, TURNS))
 ]
-"""Each with twice as many arms as there are programs' arms; with the default number of starts and with a gate's."""
+"""Each with twice as many arms as there are programs' arms; as many starts as the noise asks for, and those of a gate."""
 
 VERSION_BENCHES = 1000
 
@@ -255,8 +270,8 @@ With fewer than four, the variance of starts is partly assumed (2.3 %), and diff
 ## Two versions of each arm (`tfdist bench --against`)
 
 Each arm twice, base and new, their turns one after the other; 2 % bad starts. "equal": versions that are equal are called different, or fail a gate of 5 %; "10 % found": a slow-down
-of 10 % in one arm, or in all of them, is called slower; "10 % fails": that in one arm fails the gate. The second row of each pair has the number of starts that
-`--fail-slower 5%` asks for, {gates}.
+of 10 % in one arm, or in all of them, is called slower; "10 % fails": that in one arm fails the gate. In the first row of each pair starts are added until each ratio is sure to within
+{precision:.0%}, up to {most}; "incarnations" is their mean. The second row has the number of starts that `--fail-slower 5%` asks for, {gates}.
 
 {versions}
 """
@@ -269,7 +284,9 @@ def row(benches: int, scenario: Scenario) -> dict[str, float | str]:
 
 def row_of_versions(benches: int, scenario: Scenario) -> dict[str, float | str]:
     """The same of two versions of each arm."""
-    return _percent(scenario, asdict(shares_of_versions(scenario, benches, _seed(scenario))))
+    found = asdict(shares_of_versions(scenario, benches, _seed(scenario)))
+    starts = found.pop("measured_starts")
+    return {**_percent(scenario, found), "measured_starts": starts}
 
 
 def _seed(scenario: Scenario) -> int:
@@ -288,7 +305,7 @@ NAMES = {
     "called_different": "called different", "slow_down_found": "10 % found",
 }  # fmt: skip
 VERSION_NAMES = {
-    "incarnations": "incarnations", "arms": "arms and bases", "turn_sd": "turn", "starts_sd": "starts",
+    "measured_starts": "incarnations", "arms": "arms and bases", "turn_sd": "turn", "starts_sd": "starts",
     "called_different": "equal: called different", "fails": "equal: fails", "one_found": "10 % found: one",
     "all_found": "10 % found: all", "one_fails": "10 % fails",
 }  # fmt: skip
@@ -347,6 +364,8 @@ def main(benches: int) -> None:
         versions=markdown(
             versions, VERSION_NAMES, dict.fromkeys(("called_different", "fails"), misses["called_different"])
         ),
+        precision=PRECISION,
+        most=MOST_STARTS,
         gates=", ".join(f"{number} for {counted(arms, 'arm')}" for arms, number in gates.items()),
     )
     for name, each in {"statistics": table, "versions": versions}.items():

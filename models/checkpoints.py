@@ -60,7 +60,7 @@ MAY_CHANGE = frozenset([
     "steps", "epochs", "examples", "evaluate", "warmup_steps", "steps_per_window", "timeout_collective_s",
     "workers", "ps", "gpus", "logical_gpus", "cores_per_device", "intra_op_threads", "gpu_threads", "data_dir",
     "communication", "memory_growth", "memory_limit_mb", "soft_placement", "log_device_placement",
-    "meta_optimizer",
+    "meta_optimizer", "step_times", "count_updates",
 ])  # fmt: skip
 """Fields of a spec that may differ from the saved one: the length, what depends on the hosts, timeouts, measuring."""
 UNREADABLE = 65

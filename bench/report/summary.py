@@ -114,7 +114,7 @@ class ArmRow(ArmRecords):
     """One arm with its figures, None if nothing was measured."""
 
     images_per_s: float | None
-    """Throughput of the whole job: the geometric mean over rounds."""
+    """Throughput of the whole job: the geometric mean over starts, and of each start over its rounds."""
     spread: Interval | None
     """The confidence interval of `images_per_s`."""
     one_device: VersusBaseline | None

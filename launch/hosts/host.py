@@ -38,7 +38,7 @@ class Host:
     remote_prefix: str = ""
     """Shell words before the command, if it `needs_quoting`."""
     needs_shield: bool = False
-    """Whether SIGTERM makes the program that runs the command on the host kill it (`agents/shield.py`)."""
+    """Whether SIGTERM makes the program that runs the command on the host kill it (`agents/channel.py`)."""
     het_group: int | None = None
     """Group of a heterogeneous Slurm job; None in any other job."""
     gateway: str = ""

@@ -185,7 +185,7 @@ class RunWriter:
         if path not in self._logs:
             end = f"\n[tfdist: {self._cut}]\n"
             if path == self.run_dir.events:
-                end = dumps({"kind": "Note", **asdict(Note("tfdist", f"{path.name}: {self._cut}"))}) + "\n"
+                end = dumps({"format": 1, "kind": "Note", **asdict(Note("tfdist", f"{path.name}: {self._cut}"))}) + "\n"
             self._logs[path] = _Log(lambda: self._here(path), self._limit, end.encode())
         log = self._logs[path]
         was_cut = log.cut
@@ -195,7 +195,7 @@ class RunWriter:
 
     def _warning(self, cut: Iterable[Path]) -> str:
         names = shortened(str(path.relative_to(self.run_dir.path)) for path in cut)
-        return f"{names}: {self._cut}; set a larger log_limit in the job file"
+        return f"{names}: {self._cut}; allow more with --set log_limit=100G"
 
     def _try(self, path: Path, act: Callable[[], object]) -> None:
         try:

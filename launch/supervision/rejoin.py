@@ -13,7 +13,7 @@ from tfdist.launch.agents.connect import close_all, connect_more
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import HostReady, Inbox, Interrupted, Note
 from tfdist.launch.agents.messages import AgentEnded, EndAgent
-from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.errors import ExitCode, Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.supervision.restarts import SavedState
@@ -112,6 +112,8 @@ class Rejoin:
         """Channels of hosts that are ready or being connected."""
         self._ready: dict[Host, Mapping[str, Any]] = {}
         """Their descriptions."""
+        self._reported: set[Note] = set()
+        """Why hosts were not connected, each once."""
         self._inbox = Inbox()
         """What the thread waits for while it connects."""
         self._nowhere = Inbox()
@@ -207,6 +209,13 @@ class Rejoin:
                     self._fleet.inbox.put(None, HostReady(host.name))
                 else:
                     self._close(host)
+                    self._report(host, fleet.lost.get(host))
+
+    def _report(self, host: Host, problem: Problem | None) -> None:
+        """Say why a host was not connected, unless it was the reason before; None: the job has ended."""
+        if problem is not None and (note := Note(host.name, problem.sentence)) not in self._reported:
+            self._reported.add(note)
+            self._fleet.inbox.put(None, note)
 
     def _end_predecessors(self, fleet: Fleet) -> None:
         seconds = fleet.policy.grace_s + CLEAN_UP_S

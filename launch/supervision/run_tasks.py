@@ -260,6 +260,8 @@ class _Run:
             elif isinstance(arrival.message, HostReady):
                 self._update_hosts()
                 return True
+            elif isinstance(arrival.message, Note):  # why a host is not connected
+                self.announce(arrival.message)
         return False
 
     def _leave_out(self, error: TfdistError) -> None:

@@ -3,11 +3,12 @@
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.bench.fake_arms import FakeArms
-from tfdist.bench.against import STARTS, base_version, check_base, compare_versions, pinned
+from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base, compare_versions, pinned
 from tfdist.bench.arm_process import ArmStart, _plan
 from tfdist.bench.compare.gate import gate_starts
 from tfdist.bench.options import BenchOptions
@@ -15,7 +16,7 @@ from tfdist.bench.progress import Progress
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
 from tfdist.bench.suites.arms import Version
-from tfdist.bench.suites.suite import Suite, parse_suite
+from tfdist.bench.suites.suite import parse_suite
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, local_machines
@@ -129,18 +130,22 @@ def test_both_versions_run_on_this_machine() -> None:
             check_base(parse_suite(table, "s"), {host: CPU})
 
 
-def test_versions_have_more_starts_than_arms_of_a_suite_unless_it_says_how_many(options: BenchOptions) -> None:
-    suite = prepare(replace(options, suite="cpu"), MACHINES).bench.suite
-    assert (suite.incarnations, suite.rounds) == (STARTS, Suite.rounds) == (6, 12)
-    suite = prepare(replace(options, suite="cpu", rounds=8), MACHINES).bench.suite
-    assert suite.rounds == 8
-    assert prepare(replace(options, suite="smoke"), MACHINES).bench.suite.incarnations == 1
+def test_versions_get_the_starts_that_their_noise_asks_for(options: BenchOptions) -> None:
+    session = prepare(replace(options, suite="cpu"), MACHINES)
+    assert (session.precision, session.most_starts) == (PRECISION, MOST_STARTS) == (0.06, 16)
+    assert session.notes[-1] == "--against: more starts follow, up to 16, until every ratio is sure to within 6%"
+    changes: tuple[dict[str, Any], ...] = (
+        {"rounds": 8}, {"incarnations": 5}, {"budget_s": 900.0}, {"isolated": True}, {"suite": "smoke"}, {"fail_slower": 0.05},
+    )  # fmt: skip
+    for change in changes:
+        assert prepare(replace(options, **{"suite": "cpu", **change}), MACHINES).precision is None
+    assert prepare(replace(options, suite="cpu", precision=0.1), MACHINES).precision == 0.1
 
 
 def test_a_gate_has_the_starts_that_it_needs_and_says_their_number(options: BenchOptions) -> None:
-    needed = gate_starts(1, 0.05, 2)
+    needed = gate_starts(1, 0.05, 3)
     suite = prepare(replace(options, suite="cpu", fail_slower=0.05), MACHINES)
-    assert (suite.bench.suite.incarnations, suite.bench.suite.rounds) == (needed, 2 * needed)
+    assert (suite.bench.suite.incarnations, suite.bench.suite.rounds) == (needed, 3 * needed)
     assert suite.notes[-1] == (
         f"--fail-slower 5%: {needed} starts of each arm, to find a slow-down of 10% in 9 of 10 benches"
     )

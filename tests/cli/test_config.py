@@ -139,7 +139,7 @@ def test_a_job_file_limits_the_logs_and_the_end_says_what_is_cut(capfd):
     assert run(["launch", "--config", "job.toml", "--", sys.executable, "-c", code]) == 0
     (folder,) = Path("runs").iterdir()
     (warning,) = json.loads((folder / "outcome.json").read_text())["warnings"]
-    assert warning.endswith(": cut at log_limit, 2,048 bytes; set a larger log_limit in the job file")
+    assert warning.endswith(": cut at log_limit, 2,048 bytes; allow more with --set log_limit=100G")
     assert set(warning.partition(":")[0].split(", ")) == {"events.jsonl", "attempt-0/worker-0/stdout.log"}
     assert capfd.readouterr().err.endswith(f"\nwarning: {warning}\n")
     assert (folder / "events.jsonl").stat().st_size < 3000

@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tests.waiting import wait_until
 from tfdist.launch import agent_program
 from tfdist.launch.agent_program import loader
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
@@ -91,14 +91,6 @@ class RealAgent:
         self.process.stdin.close()
         self.reader.join(timeout)
         return self.process.wait(timeout)
-
-
-def wait_until(condition, seconds=30.0):
-    """Wait until the condition holds."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "the condition never held"
-        time.sleep(0.01)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from tfdist.launch.agents.messages import (
     Alive,
     Configure,
@@ -33,7 +34,7 @@ from tfdist.launch.agents.messages import (
     Stuck,
 )
 
-from .real_agent import WITHOUT_SIGKILL, changed_agent, real_agent, stand_in, wait_until
+from .real_agent import WITHOUT_SIGKILL, changed_agent, real_agent, stand_in
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"

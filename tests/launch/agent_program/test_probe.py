@@ -5,12 +5,11 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
+from tests.waiting import wait_until
 from tfdist.launch.agent_program import probe
 from tfdist.launch.agent_program.probe import ProbeServer, dial, dial_all, measure_link
 from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.messages import LinkSpeed
-
-from .real_agent import wait_until
 
 TOKEN = "a-token"
 SOON_S = 2.0

@@ -7,11 +7,12 @@ import time
 
 import pytest
 
+from tests.waiting import wait_until
 from tfdist.launch.agent_program.stacks import catches_signal, wait_for_stacks
 from tfdist.launch.agents.messages import DumpStacks, Event, Exited, StacksDumped
 from tfdist.launch.events import SIGNAL
 
-from .real_agent import changed_agent, real_agent, stand_in, wait_until
+from .real_agent import changed_agent, real_agent, stand_in
 
 REGISTER = "from tfdist.launch.events import dump_on_request; dump_on_request()\n"
 EMIT = (

@@ -15,7 +15,7 @@ from queue import Empty
 import psutil
 import pytest
 
-from tests.launch.agent_program.real_agent import wait_until
+from tests.waiting import wait_until
 from tfdist.launch.agents.channel import (
     MAX_LINE,
     MOST_REASON,

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from tests.ports import free_ports
+from tests.waiting import wait_until
 from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.agent_program.system import listening_ports, reserve
 from tfdist.launch.cluster import Cluster, Task
@@ -41,13 +42,6 @@ def tasks():
 def pool():
     with ThreadPoolExecutor(8) as pool:
         yield pool
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def port_of(rendezvous):

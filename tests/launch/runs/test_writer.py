@@ -128,7 +128,7 @@ def test_a_log_ends_at_the_limit_and_says_so(tmp_path):
             writer.write(Output("worker-0", "stdout", "x" * 39 + "\n"))
         writer.write(Output("worker-0", "stderr", "short\n"))
         assert writer.warnings == (
-            "attempt-0/worker-0/stdout.log: cut at log_limit, 100 bytes; set a larger log_limit in the job file",
+            "attempt-0/worker-0/stdout.log: cut at log_limit, 100 bytes; allow more with --set log_limit=100G",
         )
     lines = run_dir.log("worker-0", "stdout").read_text().splitlines()
     assert lines == ["x" * 39, "x" * 39, "", "[tfdist: cut at log_limit, 100 bytes]"]
@@ -142,7 +142,8 @@ def test_the_events_end_at_the_limit_with_a_note(tmp_path):
             writer.write(Event("worker-0", 1.0, {"event": "step", "step": number}))
     *steps, note = map(json.loads, RunDir(tmp_path).events.read_text().splitlines())
     assert [step["event"]["step"] for step in steps] == list(range(len(steps)))
-    assert note == {"kind": "Note", "host": "tfdist", "text": "events.jsonl: cut at log_limit, 1,000 bytes"}
+    text = "events.jsonl: cut at log_limit, 1,000 bytes"
+    assert note == {"format": 1, "kind": "Note", "host": "tfdist", "text": text}
     assert 900 < RunDir(tmp_path).events.stat().st_size < 1200
 
 

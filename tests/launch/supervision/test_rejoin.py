@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.launch.agents.stand_ins import host, python_task, wait_for_message
+from tests.waiting import wait_until
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.inbox import AgentLost, HostReady, Note
 from tfdist.launch.agents.messages import Exited, Heartbeat, Inspect, Inspected, Output, Reserve, Reserved
@@ -48,19 +49,20 @@ def test_a_lost_host_is_connected_again_and_can_run_tasks(tmp_path):
         assert wait_for_message(fleet.inbox, Exited).message.code == 0
 
 
-def test_a_host_that_does_not_answer_is_tried_again(tmp_path):
+def test_a_host_that_does_not_answer_is_tried_again_and_the_reason_is_said_once(tmp_path):
     up, refused = tmp_path / "up", tmp_path / "refused"
-    one = host("a", f'[ -e {up} ] || {{ echo >>{refused}; exit 255; }}; exec "$@"')
+    one = host("a", f'[ -e {up} ] || {{ echo >>{refused}; echo No route to host >&2; exit 255; }}; exec "$@"')
     up.touch()
     with connect([one], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:
         rejoin.start()
         up.unlink()
         lose(fleet, rejoin, one)
-        while not refused.exists() or len(refused.read_text()) < 2:
-            time.sleep(0.01)
+        wait_until(lambda: refused.exists() and len(refused.read_text()) >= 2)
         assert rejoin.take() == []
         up.touch()
-        wait_for_message(fleet.inbox, HostReady)
+        notes = [each.message for each in arrivals(fleet.inbox, HostReady) if isinstance(each.message, Note)]
+        assert [note.host for note in notes] == ["a"]
+        assert "No route to host" in notes[0].text
 
 
 def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path):
@@ -90,8 +92,7 @@ def test_an_agent_that_was_lost_while_it_waited_is_not_taken():
         wait_for_message(fleet.inbox, HostReady)
         waiting = rejoin.channels[one]
         os.killpg(waiting.process.pid, signal.SIGKILL)
-        while not waiting.lost:
-            time.sleep(0.01)
+        wait_until(lambda: waiting.lost)
         wait_for_message(fleet.inbox, HostReady)  # another one
         assert rejoin.take() == [one]
         assert fleet.channels[one] is not waiting
