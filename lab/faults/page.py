@@ -24,8 +24,8 @@ COLUMNS = {
     "left over": "--:",
 }
 NOT_HERE = """\
-- **An agent and its parent killed at the same moment.** The parent is there to clean up after the agent. Without both, the
-  kernel ends the tasks, but a process that a task has put into another session stays, and so does the temporary folder.
+- **An agent, its parent and their guard killed at the same moment.** The parent cleans up after the agent, and the guard after
+  both. Without all three, the kernel ends the tasks, but a process that a task has put into another session stays, and so does the temporary folder.
 - **A clock that really jumps.** The wall clock of a machine is shared, and time namespaces do not cover it. A library in
   LD_PRELOAD (`lab/faults/clock.c`) shifts what the launcher, the agents and the tasks read; times of files stay right.
 - **A host that loses power, a switch, a real network.** Hosts are network namespaces of one machine: links are cut, shaped
