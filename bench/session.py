@@ -327,13 +327,20 @@ def half_widths(root: Path, pairs: Sequence[Pair]) -> Mapping[str, float]:
     return {arm: statistics.ratio(arm, baseline).half_width for arm, baseline in pairs if {arm, baseline} <= alive}
 
 
+FEWEST_SURE = 5
+"""Fewer starts too often differ so little by chance that their ratio looks sure: equal arms would be called different
+in 6 % of benches (bench_results/calibration/statistics.md)."""
+
+
 def _more(session: Session, hooks: RunnerHooks, until: float | None) -> Session | None:
     """The bench with one more start; None: its ratios are sure enough, or no start fits before `until`."""
     if session.precision is None or session.bench.suite.incarnations >= session.most_starts:
         return None
     widths = half_widths(session.root, session.pairs)
-    widest = max(widths, key=widths.__getitem__, default="")
-    if not widest or widths[widest] <= session.precision:
+    if not widths:
+        return None
+    widest = max(widths, key=widths.__getitem__)
+    if widths[widest] <= session.precision and session.bench.suite.incarnations >= FEWEST_SURE:
         return None
     bench = session.bench.with_rounds(session.bench.suite.rounds + session.bench.ends[0])
     longer = Session(session.root, bench, session.arms, precision=session.precision, most_starts=session.most_starts)

@@ -186,7 +186,7 @@ OPTIONS: dict[str, Any] = option_rows(
     against=(
         str,
         "Run each arm also with an earlier version of your program, in turns with it: another folder, or a git "
-        "revision, for example HEAD~1.",
+        "revision, for example HEAD~1. Adds starts until every ratio is sure to within 7%.",
     ),
     fail_slower=(
         str,

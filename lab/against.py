@@ -22,6 +22,7 @@ from rich.console import Console
 from lab.commands import TFDIST
 from tfdist.bench.against import MOST_STARTS, PRECISION
 from tfdist.bench.compare.gate import is_too_slow
+from tfdist.bench.session import FEWEST_SURE
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 from tfdist.bench.suites.suite import Suite
 
@@ -45,7 +46,7 @@ devices = 2
 PROGRAM = Path(__file__).parents[1] / "examples" / "custom_loop.py"
 PAGE = """# Two versions of a program
 
-Real benches by `tfdist bench --against`, of two arms, with as many starts as their noise asks for: until each ratio is sure to within {precision:.0%}, from 4 to {most}. The new version is
+Real benches by `tfdist bench --against`, of two arms, with as many starts as their noise asks for: until each ratio is sure to within {precision:.0%}, from {fewest} to {most}. The new version is
 {slower:.0%} as fast in no arm, in one, or in both. Written by `python -m lab.against`; against.csv has each bench.
 
 | slow-down | benches | starts | minutes | ratio | called different | slower arms found | gate of {bound:.0%} fails |
@@ -147,7 +148,9 @@ def main() -> None:
         means = (f"{of_kind.starts.mean():.1f}", f"{of_kind.minutes.mean():.1f}", f"{ratio:.3f}")
         cells = (kind, len(benches), *means, different, found if KINDS[kind] else "-", failed)
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    page = PAGE.format(slower=SLOWER, bound=BOUND, precision=PRECISION, most=MOST_STARTS, table="\n".join(lines))
+    page = PAGE.format(
+        slower=SLOWER, bound=BOUND, precision=PRECISION, fewest=FEWEST_SURE, most=MOST_STARTS, table="\n".join(lines)
+    )
     (options.out / "against.md").write_text(page, encoding="utf-8")
     console.print(f"report: {options.out / 'against.md'}")
 

@@ -23,6 +23,7 @@ from tfdist.bench.against import MOST_STARTS, PRECISION
 from tfdist.bench.compare.gate import gate_starts, is_too_slow
 from tfdist.bench.design import Block
 from tfdist.bench.reading import read_folder
+from tfdist.bench.session import FEWEST_SURE
 from tfdist.bench.statistics import FLOOR, ArmVerdict, Comparison, Interval, Pair, Statistics
 from tfdist.bench.suites.suite import Suite
 from tfdist.launch.text import counted
@@ -171,7 +172,7 @@ class VersionShares:
 
 def until_sure(logs: Array, scenario: Scenario, pairs: Sequence[Pair]) -> tuple[Array, Scenario]:
     """What `--against` measures of a bench with the most starts: up to the one after which each ratio is sure enough."""
-    for number in range(Suite.incarnations, scenario.incarnations + 1):
+    for number in range(FEWEST_SURE, scenario.incarnations + 1):
         measured = replace(scenario, incarnations=number)
         found = statistics(logs[:, : measured.rounds], measured)
         if all(found.ratio(*pair).half_width <= PRECISION for pair in pairs):
@@ -271,7 +272,7 @@ With fewer than four, the variance of starts is partly assumed (2.3 %), and diff
 
 Each arm twice, base and new, their turns one after the other; 2 % bad starts. "equal": versions that are equal are called different, or fail a gate of 5 %; "10 % found": a slow-down
 of 10 % in one arm, or in all of them, is called slower; "10 % fails": that in one arm fails the gate. In the first row of each pair starts are added until each ratio is sure to within
-{precision:.0%}, up to {most}; "incarnations" is their mean. The second row has the number of starts that `--fail-slower 5%` asks for, {gates}.
+{precision:.0%}, from {fewest} to {most}; "incarnations" is their mean. The second row has the number of starts that `--fail-slower 5%` asks for, {gates}.
 
 {versions}
 """
@@ -344,13 +345,18 @@ def rows_that_miss(table: pd.DataFrame, misses: Misses) -> int:
 
 
 def main(benches: int) -> None:
-    """Write statistics.csv, versions.csv and statistics.md."""
+    """Simulate all scenarios, and write statistics.csv, versions.csv and statistics.md."""
     with ProcessPoolExecutor() as pool:
         table = pd.DataFrame(list(pool.map(partial(row, benches), [*FOUR, *OTHERS])))
         versions = pd.DataFrame(list(pool.map(partial(row_of_versions, VERSION_BENCHES), VERSIONS)))
+    write(table, versions, benches)
+
+
+def write(table: pd.DataFrame, versions: pd.DataFrame, benches: int) -> None:
+    """Write the rows of all scenarios, in per cent of so many benches."""
     folder = ROOT / "calibration"
     folder.mkdir(exist_ok=True)
-    misses = misses_of(benches)
+    misses, version_misses = misses_of(benches), misses_of(VERSION_BENCHES)
     few = misses | {"ratio_holds": misses["with_floor"]}
     gates = {arms // 2: gate_starts(arms // 2, BOUND, TURNS) for arms in (2, 4)}
     text = TEXT.format(
@@ -362,9 +368,10 @@ def main(benches: int) -> None:
         four=markdown(table[table.incarnations == 4], NAMES, misses),
         others=markdown(table[table.incarnations != 4], NAMES, few),
         versions=markdown(
-            versions, VERSION_NAMES, dict.fromkeys(("called_different", "fails"), misses["called_different"])
+            versions, VERSION_NAMES, dict.fromkeys(("called_different", "fails"), version_misses["called_different"])
         ),
         precision=PRECISION,
+        fewest=FEWEST_SURE,
         most=MOST_STARTS,
         gates=", ".join(f"{number} for {counted(arms, 'arm')}" for arms, number in gates.items()),
     )

@@ -39,6 +39,7 @@ def fit(releases, keras="1", program=PROGRAM, **environment):
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFDIST_", "TF_CONFIG"))}
     events, emit = os.pipe()
     barrier, release = os.pipe()
+    environment["PYTHONFAULTHANDLER"] = "1"  # should TensorFlow crash
     launched = {"TFDIST_EVENTS_FD": str(emit), "TFDIST_BARRIER_FD": str(barrier), "TFDIST_TURNS": "1"}
     for line in releases or ():
         os.write(release, json.dumps(line).encode() + b"\n")
