@@ -36,7 +36,7 @@ def pinned(against: str) -> str:
 
 
 PRECISION, MOST_STARTS = 0.07, 16
-"""By default, starts are added until every ratio is known to within this share, but at most to this number: then a
+"""Starts are added by default until every ratio is known to within this share, but at most to this number: then a
 slow-down of 10 % is found in 9 of 10 benches, however noisy the turns are (bench_results/calibration/statistics.md)."""
 
 

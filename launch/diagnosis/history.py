@@ -20,7 +20,7 @@ class Attempt:
     """One attempt, as saved in outcome.json. Times are seconds since 1970."""
 
     number: int
-    """From 0. A restart counts one up, whichever tasks it restarts, and is the attempt of these."""
+    """Counted from 0. A restart counts one up, whichever tasks it restarts, and is the attempt of these."""
     tasks: tuple[str, ...]
     """Those that it started; the others continued."""
     started: float

@@ -212,7 +212,7 @@ class Rejoin:
                     self._report(host, fleet.lost.get(host))
 
     def _report(self, host: Host, problem: Problem | None) -> None:
-        """Say why a host was not connected, unless it was the reason before; None: the job has ended."""
+        """Say why a host was not connected, each reason once; None: the job has ended."""
         if problem is not None and (note := Note(host.name, problem.sentence)) not in self._reported:
             self._reported.add(note)
             self._fleet.inbox.put(None, note)
@@ -225,7 +225,7 @@ class Rejoin:
         replies = fleet.ask(requests, "end the agent that was lost", seconds + ANSWER_S)
         for host, reply in replies.items():
             if isinstance(reply, AgentEnded) and reply.reason:
-                fleet.lose(host, reply.reason)
+                fleet.lost[host] = Problem(reply.reason, "end it, or reboot the host", host.name)
 
     def _close(self, host: Host) -> None:
         channel = self.channels.pop(host, None)
