@@ -1,5 +1,7 @@
 """The strategy of a custom program: its devices, and the steps that it schedules. Imports no TensorFlow by itself."""
 
+import ctypes
+import gc
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -47,6 +49,21 @@ def _local_devices() -> list[str]:
     specs = {name: tf.DeviceSpec.from_string(name) for name in names}
     local, task = (None, "localhost"), job_part().task
     return [name for name, spec in specs.items() if spec.job in local or f"{spec.job}-{spec.task}" == task]
+
+
+def keep_iterators() -> None:
+    """Leave all iterators over data to the end of the process, as the end of one may sleep for a minute.
+
+    Source: launch/agent_program/processes.py says why it sleeps.
+    """
+    if "tensorflow" not in sys.modules:
+        return
+    import tensorflow as tf
+
+    kinds = {tf.data.Iterator, tf.distribute.DistributedIterator}
+    for each in gc.get_objects():
+        if kinds.intersection(type(each).__mro__):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 
 def find_coordinator(given: Any = None) -> Any:

@@ -206,6 +206,7 @@ class Stepper:
         for turn in pace.turns(self.log, concurrent, step_s(opening[1:]) * concurrent):
             yield from self.loop.windows(turn.sizes, self.log, turn.before, turn.after)
         self._report(opening)
+        devices.keep_iterators()
 
     def _report(self, warmup: tuple[Window, ...]) -> None:
         """Send the record of the steps trained so far."""

@@ -1,6 +1,5 @@
 """`tfdist.measure.steps` of a program with a launcher."""
 
-import ctypes
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -77,7 +76,6 @@ def _batches(
             stepper.log.pause()
             raise
         more = stepper.done(result())
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(batches))  # the end of a tf.data iterator may sleep for a minute
 
 
 def check_batch(part: JobPart, replicas: int, examples: int, batch: Any) -> None:

@@ -73,6 +73,23 @@ def test_fit_is_measured_in_turns_and_ends_with_them(keras):
         assert set(losses) == {"EagerTensor"}, "no step waits for its metrics"
 
 
+COUNTS_ITERATORS = (
+    PROGRAM
+    + """
+import gc
+gc.collect()
+print("kept", sum(tf.distribute.DistributedIterator in type(each).__mro__ for each in gc.get_objects()))
+"""
+)
+
+
+@pytest.mark.parametrize("keras", ["1", pytest.param("0", marks=pytest.mark.thorough)], ids=["tf_keras", "keras"])
+def test_after_the_last_turn_iterators_are_left_to_the_end_of_the_process(keras):
+    for releases, kept in ((TURNS, "kept 1"), (None, "kept 0")):
+        done, _ = fit(releases, keras, COUNTS_ITERATORS)
+        assert done.stdout.splitlines()[-1] == kept, done.stderr
+
+
 def test_without_a_launcher_keras_does_not_call_it():
     done, events = fit(None)
     assert done.stdout.split() == ["2"]
