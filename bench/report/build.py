@@ -202,8 +202,9 @@ affects all arms alike.
   on less than 5 %.
 - **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
   one-device trainings side by side without exchange: efficiency against it shows the cost of the strategy itself.
-- **Trust.** Good, noisy or do not use, by the noise of two equal arms (A/A: within 5 %), disturbed turns (at most 10 %,
-  50 %), rounds (3) and starts (4, none of which differs from its arm's others), and figures that contradict the plan.
+- **Trust.** Good, noisy or do not use, by the noise of two equal arms (A/A: within 5 %; without them, that of every
+  ratio), disturbed turns (at most 10 %, 50 %), rounds (3), starts (4, none of which differs from its arm's others), and
+  figures that contradict the plan.
 - **One machine.** A CPU device is one core. Devices of one process share its threads, parameter servers share the cores
   of the workers, and processes on one host exchange data through its memory, not over a network: measure hosts with
   `--hosts`.

@@ -160,7 +160,12 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
         *((useless, f"{row.label} contradicts the plan") for row in rows if row.contradiction),
     ]
     same = [(pair, limits) for pair in pairs if pair.arm in labels and (limits := pair.comparison.interval)]
-    found += [] if same else [(noisy, "unknown noise, without an arm twice under two names (A/A)")]
+    if not same:
+        widest = max(
+            (rows[0].statistics.ratio(row.label, rows[0].label).half_width for row in rows[1:]), default=math.inf
+        )
+        noise = f"ratios sure to within {widest:.1%}" if math.isfinite(widest) else "unknown noise"
+        found.append((noisy if widest > LIMIT else good, f"{noise}, without an arm twice under two names (A/A)"))
     for pair, limits in same:
         sure, most = max(limits.low, 2 - limits.high) - 1, max(limits.high, 2 - limits.low) - 1
         differs = pair.comparison.verdict is not ArmVerdict.CANNOT_TELL  # a difference where there is none
