@@ -3,7 +3,7 @@
 python -m lab.against [--benches N] [--out DIR]    # about 5 minutes for each bench, of which there are 3 N
 
 Each bench has two arms, and both versions of a program of which only one number differs: how much it computes in a step.
-Adds a line to against.csv after each bench, and continues there; then writes against.md.
+Adds lines to against.csv and against_turns.csv after each bench, and continues there; then writes against.md.
 """
 
 import argparse
@@ -22,6 +22,8 @@ from rich.console import Console
 from lab.commands import TFDIST
 from tfdist.bench.against import MOST_STARTS, PRECISION
 from tfdist.bench.compare.gate import is_too_slow
+from tfdist.bench.reading import read_folder
+from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.session import FEWEST_SURE
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 from tfdist.bench.suites.suite import Suite
@@ -86,8 +88,8 @@ def _class_of(strategy: str) -> str:
     return {"one-device": "OneDeviceStrategy", "mirrored": "MirroredStrategy"}[strategy]
 
 
-def bench(folder: Path, slower: tuple[str, ...], seed: int) -> list[dict[str, object]]:
-    """Measure one bench; the rows of its arms."""
+def bench(folder: Path, slower: tuple[str, ...], seed: int) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Measure one bench; the rows of its arms, and those of its turns."""
     for name, strategies in (("base", ()), ("new", slower)):
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "train.py").write_text(program(strategies), encoding="utf-8")
@@ -102,7 +104,17 @@ def bench(folder: Path, slower: tuple[str, ...], seed: int) -> list[dict[str, ob
         raise SystemExit(f"{' '.join(argv)} exited with code {done.returncode}")
     rows: list[dict[str, object]] = json.loads(done.stdout.strip().splitlines()[-1])["versions"]
     starts = json.loads((folder / "bench" / "bench.json").read_text(encoding="utf-8"))["suite"]["incarnations"]
-    return [{**row, "starts": starts, "minutes": (time.monotonic() - began) / 60} for row in rows]
+    minutes = (time.monotonic() - began) / 60
+    return [{**row, "starts": starts, "minutes": minutes} for row in rows], turns(folder / "bench")
+
+
+def turns(root: Path) -> list[dict[str, object]]:
+    """The images/s of each turn of a bench, so that another way to compare them can be tried. Repeated: group < 0."""
+    return [
+        {"arm": arm.arm, "start": block.incarnation, "round": block.round, "group": block.group, "images_per_s": rate}
+        for arm in arms_of([read_folder(root, "")])
+        for block, rate in arm.rates.items()
+    ]
 
 
 def judged(rows: pd.DataFrame, kind: str) -> tuple[bool, bool, bool]:
@@ -114,6 +126,14 @@ def judged(rows: pd.DataFrame, kind: str) -> tuple[bool, bool, bool]:
         for row in rows.itertuples()
     ]
     return bool((different & ~slower).any()), bool((rows.verdict[slower] == ArmVerdict.SLOWER).all()), any(gate)
+
+
+def add(path: Path, kind: str, number: int, rows: list[dict[str, object]]) -> pd.DataFrame:
+    """Add the rows of a bench to a file; returns all of it."""
+    before = [pd.read_csv(path)] if path.exists() else []
+    table = pd.concat([*before, pd.DataFrame([{"kind": kind, "number": number, **row} for row in rows])])
+    table.to_csv(path, index=False, float_format="%.4g", lineterminator="\n")
+    return table
 
 
 def main() -> None:
@@ -135,10 +155,9 @@ def main() -> None:
                 continue
             console.print(f"{kind}, bench {number + 1} of {options.benches}")
             with tempfile.TemporaryDirectory(prefix="against-") as folder:
-                rows = bench(Path(folder), slower, seed=number)
-            new = pd.DataFrame([{"kind": kind, "number": number, **row} for row in rows])
-            table = pd.concat([table, new], ignore_index=True)
-            table.to_csv(path, index=False, float_format="%.4g", lineterminator="\n")
+                rows, of_turns = bench(Path(folder), slower, seed=number)
+            table = add(path, kind, number, rows)
+            add(options.out / "against_turns.csv", kind, number, of_turns)
     lines = []
     for kind in KINDS:
         of_kind = table[table.kind == kind]
