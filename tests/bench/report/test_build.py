@@ -243,8 +243,9 @@ def test_a_turn_without_windows_is_listed(in_turns: Path) -> None:
 def test_trust_is_the_first_line(root: Path) -> None:
     report = make_report([root])
     (trust,) = report.trust
-    assert trust.startswith(
-        "Good: 4 rounds of each arm; 4 starts of each arm; 0% of turns disturbed; ratios sure to within 2.0%, "
+    assert trust == (
+        "Good: 4 rounds of each arm; 4 starts of each arm; 0% of turns disturbed; ratios sure to within 2.0%, without an "
+        "arm twice under two names (A/A)."
     )
     assert markdown(report).splitlines()[2] == trust
     assert render(report).index(f'<p class="trust">{trust}') < render(report).index("<h1>")

@@ -241,7 +241,7 @@ def test_without_incarnations_each_round_is_a_start() -> None:
     made = [*four("one", gpus=True), *four("two", **TWO)]
     few = [one for one in made if one.round < 4]
     assert (codes(made), codes(few)) == ([], ["few-starts"])
-    assert trust(few)[1].startswith("Noisy: 3 starts of each arm")
+    assert trust(few)[1] == "Noisy: 3 starts of each arm."
 
 
 def test_few_rounds_are_one_warning() -> None:
