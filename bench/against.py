@@ -35,7 +35,7 @@ def pinned(against: str) -> str:
     return found.stdout.strip()
 
 
-PRECISION, MOST_STARTS = 0.07, 16
+PRECISION, MOST_STARTS = 0.07, 20
 """Starts are added by default until every ratio is known to within this share, but at most to this number: then a
 slow-down of 10 % is found in 9 of 10 benches of turns that differ by up to 6 %, simulated
 (bench_results/calibration/statistics.md); with 10 % and more, as recorded in bench_results/compare, in fewer."""
@@ -130,5 +130,5 @@ def compare_versions(root: Path, suite: Suite) -> tuple[tuple[str, Comparison], 
     folder = read_folder(root, "")
     statistics = statistics_of([arm for arm in arms_of([folder]) if arm.rates], [folder])
     pairs = [pair for pair in suite.version_pairs if statistics.rounds.keys() >= {*pair}]
-    comparisons = statistics.compare(pairs)
+    comparisons = statistics.apart(pairs).compare(pairs)
     return tuple((arm, comparison) for (arm, _), comparison in zip(pairs, comparisons, strict=True))

@@ -314,29 +314,31 @@ def _check_precision(precision: float, pairs: int, floor: float) -> None:
         raise TfdistError(f"{option}: {what}; give at least {ceil(100 * least) + 1}%")
 
 
-def half_widths(root: Path, pairs: Sequence[Pair]) -> Mapping[str, float]:
+def half_widths(root: Path, pairs: Sequence[Pair], versions: bool) -> Mapping[str, float]:
     """Half of the 95 % interval of each ratio, as a share of the ratio, by arm; infinite without an interval.
 
     Each interval is that of its ratio alone: unlike in a report, none is wider because there are several. Arms that
-    failed, which get no more turns, and those without a turn are missing.
+    failed, which get no more turns, and those without a turn are missing. `versions`: the pairs have no arm in common.
     """
     folder = read_folder(root, "")
     arms = [arm for arm in arms_of([folder]) if arm.rates]
     alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
-    statistics = statistics_of(arms, [folder])
-    return {arm: statistics.ratio(arm, baseline).half_width for arm, baseline in pairs if {arm, baseline} <= alive}
+    statistics, pairs = statistics_of(arms, [folder]), [pair for pair in pairs if alive.issuperset(pair)]
+    if versions:
+        statistics = statistics.apart(pairs)
+    return {arm: statistics.ratio(arm, baseline).half_width for arm, baseline in pairs}
 
 
-FEWEST_SURE = 5
-"""Fewer starts too often differ so little by chance that their ratio looks sure: with 4, equal arms were called
-different in 6 % of 2,500 benches, simulated as in lab/calibrate_statistics.py."""
+FEWEST_SURE = 6
+"""Fewer starts too often differ so little by chance that their ratio looks sure: with 5, two equal versions whose turns
+differ by 10 % were called different in 6 % of 2,000 benches, simulated as in lab/calibrate_statistics.py."""
 
 
 def _more(session: Session, hooks: RunnerHooks, until: float | None) -> Session | None:
     """The bench with one more start; None: its ratios are sure enough, or no start fits before `until`."""
     if session.precision is None or session.bench.suite.incarnations >= session.most_starts:
         return None
-    widths = half_widths(session.root, session.pairs)
+    widths = half_widths(session.root, session.pairs, bool(session.bench.suite.version_pairs))
     if not widths:
         return None
     widest = max(widths, key=widths.__getitem__)

@@ -58,6 +58,8 @@ class Scenario:
     incarnations: int = 4
     rounds_each: int = 3
     """Rounds of each incarnation."""
+    until_sure: bool = False
+    """Two versions only: whether no start follows once the ratios are sure enough, as by default with `--against`."""
 
     @property
     def rounds(self) -> int:
@@ -174,7 +176,7 @@ def until_sure(logs: Array, scenario: Scenario, pairs: Sequence[Pair]) -> tuple[
     """What `--against` measures of a bench with the most starts: up to the one after which each ratio is sure enough."""
     for number in range(FEWEST_SURE, scenario.incarnations + 1):
         measured = replace(scenario, incarnations=number)
-        found = statistics(logs[:, : measured.rounds], measured)
+        found = statistics(logs[:, : measured.rounds], measured).apart(pairs)
         if all(found.ratio(*pair).half_width <= PRECISION for pair in pairs):
             break
     return logs[:, : measured.rounds], measured
@@ -185,13 +187,13 @@ def one_bench_of_versions(scenario: Scenario, seed: int) -> tuple[float, ...]:
     logs = simulate(scenario, np.random.default_rng(seed), pairs=True)
     half = scenario.arms // 2
     pairs = [(str(half + arm), str(arm)) for arm in range(half)]
-    if scenario.incarnations == MOST_STARTS:  # the default, and not a gate's number
+    if scenario.until_sure:
         logs, scenario = until_sure(logs, scenario, pairs)
 
     def compare(slower: int) -> tuple[Comparison, ...]:
         changed = logs.copy()
         changed[half : half + slower] += math.log(SLOW_DOWN)
-        return statistics(changed, scenario).compare(pairs)
+        return statistics(changed, scenario).apart(pairs).compare(pairs)
 
     equal, one, every = (compare(slower) for slower in (0, 1, half))
     slower = [[each.verdict is ArmVerdict.SLOWER for each in found] for found in (one, every)]
@@ -227,9 +229,9 @@ OTHERS = [
 ]
 TURNS = Suite.rounds // Suite.incarnations
 VERSIONS = [
-    Scenario(arms, starts_sd, turn_sd, 0.02, incarnations=number, rounds_each=TURNS)
-    for arms, turn_sd, starts_sd in product((2, 4), (0.03, 0.06), (0.01, 0.023))
-    for number in (MOST_STARTS, gate_starts(arms // 2, BOUND, TURNS))
+    Scenario(arms, starts_sd, turn_sd, 0.02, incarnations=number, rounds_each=TURNS, until_sure=until_sure)
+    for arms, turn_sd, starts_sd in product((2, 4), (0.03, 0.06, 0.1), (0.01, 0.023))
+    for number, until_sure in ((MOST_STARTS, True), (gate_starts(arms // 2, BOUND, TURNS), False))
 ]
 """Each with twice as many arms as there are programs' arms; as many starts as the noise asks for, and those of a gate."""
 
@@ -270,7 +272,8 @@ With fewer than four, the variance of starts is partly assumed (2.3 %), and diff
 
 ## Two versions of each arm (`tfdist bench --against`)
 
-Each arm twice, base and new, their turns one after the other; 2 % bad starts. "equal": versions that are equal are called different, or fail a gate of 5 %; "10 % found": a slow-down
+Each arm twice, base and new, their turns one after the other; 2 % bad starts. Each arm is compared with its base by the differences of the two, start by start: what slows both alike, and not
+the other arms, changes nothing. "equal": versions that are equal are called different, or fail a gate of 5 %; "10 % found": a slow-down
 of 10 % in one arm, or in all of them, is called slower; "10 % fails": that in one arm fails the gate. In the first row of each pair starts are added until each ratio is sure to within
 {precision:.0%}, from {fewest} to {most}; "incarnations" is their mean. The second row has the number of starts that `--fail-slower 5%` asks for, {gates}.
 

@@ -47,7 +47,7 @@ def gate_starts(pairs: int, bound: float, rounds: int) -> int:
     variance = 2 * (ASSUMED_SD**2 + _TURN_SD**2 / rounds + _BAD)
     for starts in range(FEWEST_STARTS, _MOST_STARTS):
         error = math.sqrt(variance / starts)
-        sure = float(stdtrit((2 * pairs - 1) * (starts - 1), 1 - ERROR / pairs / 2)) * math.hypot(error, FLOOR)
+        sure = float(stdtrit(starts - 1, 1 - ERROR / pairs / 2)) * math.hypot(error, FLOOR)
         if sure + float(ndtri(0.9)) * error <= needed:
             return starts
     return _MOST_STARTS

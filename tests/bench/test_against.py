@@ -132,8 +132,8 @@ def test_both_versions_run_on_this_machine() -> None:
 
 def test_versions_get_the_starts_that_their_noise_asks_for(options: BenchOptions) -> None:
     session = prepare(replace(options, suite="cpu"), MACHINES)
-    assert (session.precision, session.most_starts) == (PRECISION, MOST_STARTS) == (0.07, 16)
-    assert session.notes[-1] == "--against: more starts follow, up to 16, until every ratio is sure to within 7%"
+    assert (session.precision, session.most_starts) == (PRECISION, MOST_STARTS) == (0.07, 20)
+    assert session.notes[-1] == "--against: more starts follow, up to 20, until every ratio is sure to within 7%"
     changes: tuple[dict[str, Any], ...] = (
         {"rounds": 8}, {"incarnations": 5}, {"budget_s": 900.0}, {"isolated": True}, {"suite": "smoke"}, {"fail_slower": 0.05},
     )  # fmt: skip

@@ -41,8 +41,8 @@ def test_a_gate_has_the_starts_that_it_needs_to_find_twice_its_bound() -> None:
 
 
 def test_two_versions_have_the_starts_that_the_noise_asks_for() -> None:
-    quiet = shares_of_versions(Scenario(2, 0.01, incarnations=MOST_STARTS), BENCHES)
-    noisy = shares_of_versions(Scenario(2, 0.023, 0.06, incarnations=MOST_STARTS), BENCHES)
+    quiet = shares_of_versions(Scenario(2, 0.01, incarnations=MOST_STARTS, until_sure=True), BENCHES)
+    noisy = shares_of_versions(Scenario(2, 0.023, 0.06, incarnations=MOST_STARTS, until_sure=True), BENCHES)
     assert 4 <= quiet.measured_starts < noisy.measured_starts < MOST_STARTS
     for found in (quiet, noisy):
         assert found.one_found >= 0.9 - 3 * (0.9 * 0.1 / BENCHES) ** 0.5

@@ -29,6 +29,6 @@ def test_only_an_interval_below_the_bound_is_too_slow() -> None:
 
 
 def test_a_gate_needs_more_starts_for_a_smaller_bound_and_for_more_arms() -> None:
-    assert [gate_starts(pairs, 0.05, 3) for pairs in (1, 2, 4, 8)] == [13, 14, 17, 20]
+    assert [gate_starts(pairs, 0.05, 3) for pairs in (1, 2, 4, 8)] == [13, 16, 20, 25]
     assert gate_starts(1, 0.1, 3) == 4 < gate_starts(1, 0.05, 3) < gate_starts(1, 0.03, 3)
     assert gate_starts(1, 0.05, rounds=1) > gate_starts(1, 0.05, rounds=10)
