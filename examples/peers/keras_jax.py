@@ -3,7 +3,7 @@
 tfdist launch --strategy external --workers 2 -- python examples/peers/keras_jax.py
 tfdist bench --suite examples/peers/jax.toml
 
-gloo on CPUs; NCCL, with a GPU for each process, was not run on hardware.
+gloo on CPUs; one GPU was tried; NCCL, with a GPU for each process, was not run on hardware.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import math
 import os
 
 os.environ["KERAS_BACKEND"] = "jax"
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other arms of a bench need GPU memory, too
 
 import jax
 import keras

@@ -3,7 +3,7 @@
 tfdist launch --strategy external --workers 2 -- python examples/peers/torch_ddp.py
 tfdist bench --suite examples/peers/peers.toml
 
-gloo on CPUs; NCCL, with a GPU for each process, was not run on hardware.
+gloo on CPUs; one GPU was tried; NCCL, with a GPU for each process, was not run on hardware.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import tfdist.measure
 
-SIDE, CLASSES, BATCH = 96, 1000, 16
+CLASSES = 1000
 PARAMETERS = 3_504_872
 """Trainable ones, as many as `tf.keras.applications.MobileNetV2` has."""
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -85,6 +85,10 @@ def main():
     """Train until the launcher has measured enough, or `--steps`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=16, help="of each process")
+    parser.add_argument("--side", type=int, default=96, help="of the square images, pixels")
+    parser.add_argument("--mixed", action="store_true", help="compute in float16 where that is safe")
+    parser.add_argument("--compile", action="store_true", help="compile the model")
     parser.add_argument("--channels-last", action="store_true", help="memory format of images and weights")
     parser.add_argument(
         "--bucket-mb", type=float, help="gradients after which an all-reduce starts; default: PyTorch's"
@@ -94,6 +98,8 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.set_flush_denormal(True)  # as TensorFlow does; else a third slower
+    torch.backends.cuda.matmul.allow_tf32 = True  # as TensorFlow does; convolutions use it by default
+    torch.backends.cudnn.benchmark = True
     torch.manual_seed(0)
     rank, ranks = connect()
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
@@ -108,16 +114,22 @@ def main():
         model = nn.parallel.DistributedDataParallel(model, **choices)
         if options.float16:
             model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    if options.compile:
+        model = torch.compile(model)
+    scaler = torch.amp.GradScaler(device.type, enabled=options.mixed)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     torch.manual_seed(1 + rank)
-    images = torch.rand(BATCH, 3, SIDE, SIDE).to(device, memory_format=memory_format)
-    labels = torch.randint(0, CLASSES, (BATCH,)).to(device)
+    shape = (options.batch, 3, options.side, options.side)
+    images = torch.rand(shape).to(device, memory_format=memory_format)
+    labels = torch.randint(0, CLASSES, (options.batch,)).to(device)
     losses = []
-    for _ in tfdist.measure.steps(range(options.steps), examples=ranks * BATCH):
+    for _ in tfdist.measure.steps(range(options.steps), examples=ranks * options.batch):
         optimizer.zero_grad(set_to_none=not options.tuned)
-        loss = nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
+        with torch.autocast(device.type, torch.float16, enabled=options.mixed):
+            loss = nn.functional.cross_entropy(model(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         losses = [*losses[:1], loss.detach()]
     first, last = float(losses[0]), float(losses[-1])
     if not math.isfinite(last) or last >= first:

@@ -32,7 +32,13 @@ def program_strategy() -> "tf.distribute.Strategy | None":
 
 
 def wait_for(strategy: "tf.distribute.Strategy | None") -> None:
-    """Return when the devices of this strategy in this task, or all of this task, have finished their work."""
+    """Return when the devices of this strategy in this task, or all of this task, have finished their work.
+
+    So has the GPU that PyTorch computes on, if it does.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
     if "tensorflow" not in sys.modules:
         return
     from tensorflow import executing_eagerly
