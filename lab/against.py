@@ -30,8 +30,8 @@ from tfdist.bench.suites.suite import Suite
 
 SLOWER = 0.9
 BOUND = 0.05
-WORK = 45
-"""Matrix products in a step."""
+WORK, MORE_WORK = 45, 51
+"""Matrix products in a step, and in one that is SLOWER: without any, a step takes 14 to 16 % of the time (measured)."""
 KINDS = {"equal": (), "one arm": ("mirrored",), "all arms": ("mirrored", "one-device")}
 """The strategies under which the new version computes more in each step."""
 SUITE = """
@@ -64,7 +64,7 @@ def program(slower: tuple[str, ...]) -> str:
     """The example of a custom loop, with work in each step that grows under these strategies."""
     text = PROGRAM.read_text(encoding="utf-8")
     work = (
-        f"work = {WORK} if type(strategy).__name__ not in {tuple(map(_class_of, slower))} else {round(WORK / SLOWER)}\n"
+        f"work = {WORK} if type(strategy).__name__ not in {tuple(map(_class_of, slower))} else {MORE_WORK}\n"
         "matrix = tf.linalg.diag(tf.fill([192], 0.999))\n\n\ndef replica_step("
     )
     spin = (
