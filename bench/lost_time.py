@@ -254,7 +254,8 @@ def loss_by_turn(
     if not rounds:
         return UnknownLoss(arm, "the arm and those that it is compared with have no round in common")
     phases = _phases(*(stamped or (known.get(Reference.SYNTHETIC, turns), known[Reference.INDEPENDENT])), rounds)
-    waits, parts = _most_waiting(phases), {}
+    waiting = [of_arm.waiting_ms for of_arm, _ in phases.values()]
+    waits, parts = int(np.sum(waiting, axis=0).argmax()) if phases else 0, {}  # the rank that waits most over all turns
     for number in rounds:
         turn = turns[number]
         block = Block(abs(turn.group), number, turn.incarnation or number)
@@ -271,15 +272,9 @@ _Phases = Mapping[int, tuple[StepPhases, StepPhases]]
 
 def _phases(turns: Turns, independent: Turns, rounds: Sequence[int]) -> _Phases:
     """Empty unless all rounds have stamps: a mean over other rounds would not sum to the loss."""
-    both = [number for number in rounds if number in turns and number in independent]
-    pairs = {number: (phases_of(turns[number]), phases_of(independent[number])) for number in both}
+    pairs = {n: (phases_of(turns[n]), phases_of(independent[n])) for n in rounds if n in turns and n in independent}
     complete = {number: (one, other) for number, (one, other) in pairs.items() if one and other}
     return complete if len(complete) == len(rounds) else {}
-
-
-def _most_waiting(phases: _Phases) -> int:
-    """The index of the rank that waits most over all turns."""
-    return int(np.sum([of_arm.waiting_ms for of_arm, _ in phases.values()], axis=0).argmax()) if phases else 0
 
 
 def _slowest(phases: _Phases) -> Slowest | None:

@@ -317,16 +317,16 @@ def _check_precision(precision: float, pairs: int, floor: float) -> None:
 def half_widths(root: Path, pairs: Sequence[Pair], versions: bool) -> Mapping[str, float]:
     """Half of the 95 % interval of each ratio, as a share of the ratio, by arm; infinite without an interval.
 
-    Each interval is that of its ratio alone: unlike in a report, none is wider because there are several. Arms that
-    failed, which get no more turns, and those without a turn are missing. `versions`: the pairs have no arm in common.
+    Each interval is that of its ratio alone: unlike in a report, none is wider because there are several. Those of
+    `versions`, pairs that have no arm in common, are as wide as the comparison of equal versions shows them. Arms that
+    failed, which get no more turns, and those without a turn are missing.
     """
     folder = read_folder(root, "")
     arms = [arm for arm in arms_of([folder]) if arm.rates]
     alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
     statistics, pairs = statistics_of(arms, [folder]), [pair for pair in pairs if alive.issuperset(pair)]
-    if versions:
-        statistics = statistics.apart(pairs)
-    return {arm: statistics.ratio(arm, baseline).half_width for arm, baseline in pairs}
+    statistics, error = (statistics.apart(pairs), ERROR / max(len(pairs), 1)) if versions else (statistics, ERROR)
+    return {arm: statistics.ratio(arm, baseline).half_width(error) for arm, baseline in pairs}
 
 
 FEWEST_SURE = 6

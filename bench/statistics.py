@@ -99,10 +99,9 @@ class Estimate:
         half = self._half(error)
         return Interval(math.exp(self.log - half), math.exp(self.log + half), 1 - error) if half < _WIDEST else None
 
-    @property
-    def half_width(self) -> float:
-        """Half of the ratio's 95 % interval, as a share of the ratio; infinite without an interval."""
-        interval = self.interval(ERROR)
+    def half_width(self, error: float = ERROR) -> float:
+        """Half of the ratio's interval, as a share of the ratio; infinite without an interval."""
+        interval = self.interval(error)
         return math.sqrt(interval.high / interval.low) - 1 if interval else math.inf
 
     @property

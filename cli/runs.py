@@ -24,6 +24,7 @@ from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.state import OldRun, Run, delete, find_run, list_runs, old_runs, read_run, tasks_of
 from tfdist.launch.text import ago, counted, duration, plain
+from tfdist.models.record import RecordStatus
 
 
 def prune_runs(runs_dir: Path, age: str, *, yes: bool, json: bool) -> None:
@@ -190,12 +191,14 @@ def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
     """Start and row, like that of `_row`, of each bench in this folder; they have no launcher that could be asked."""
     for file in Path("bench_results").glob("*/bench.json"):
         with suppress(TfdistError, OSError, ValueError):
-            bench, turns, started = read_bench(file.parent), BenchPaths(file.parent).turns, file.stat().st_mtime
+            bench, paths, started = read_bench(file.parent), BenchPaths(file.parent), file.stat().st_mtime
             if bench is not None:
-                done = len(read_lines(turns, lambda line: line)[0])
-                time_s = duration(turns.stat().st_mtime - started) if done else ""
+                done = len(read_lines(paths.turns, dict)[0])
+                time_s = duration(paths.turns.stat().st_mtime - started) if done else ""
+                records = read_lines(paths.records, dict)[0]
+                refused = {each["arm"] for each in records if each.get("status") == RecordStatus.REFUSED}
                 texts = (time_s, str(len(bench.hosts)), decimal(_size(file.parent)), bench.command[:_MOST_WHAT])
-                why = f"{done} of {counted(len(bench.plan), 'turn')}"
+                why = f"{done} of {counted(sum(run.arm not in refused for run in bench.plan), 'turn')}"
                 yield started, (str(file.parent), _started(started), "bench", *texts, why)
 
 

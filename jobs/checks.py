@@ -265,7 +265,7 @@ def _check_devices(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
         )
     if machine.gpus and choice.replicas > len(machine.gpus):
         raise MissingHardwareError(
-            f"{choice.replicas} devices ({choice.workers} workers x {choice.devices}) but only {len(machine.gpus)} "
-            f"GPUs: use fewer --workers or --devices"
+            f"{choice.replicas} devices ({counted(choice.workers, 'worker')} x {choice.devices}) but only "
+            f"{counted(len(machine.gpus), 'GPU')}: use fewer --workers or --devices"
         )
     exchange_checks.check_replicas(choice, TfdistError if "devices" in chosen else MissingHardwareError)

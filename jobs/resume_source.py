@@ -150,7 +150,8 @@ def find_resumed(
         raise TfdistError(f"{option}: that run was of the built-in training; omit the COMMAND")
     if not shared:
         _refuse_if_used(source.folder, runs_dir)
-    if _is_elsewhere(source.folder, remote) or (auto and (shared or command)):
+    only_tasks_read_it = "://" in source.folder or (remote and not Path(source.folder).exists())
+    if only_tasks_read_it or (auto and (shared or command)):
         return source
     if not command:
         listing = listing_of(source)
@@ -182,11 +183,6 @@ def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing
         if "://" in saved.folder or (any(folder.iterdir()) if own else list_checkpoints(saved.folder).newest):
             return redact_command(["tfdist", *arguments[:1], "--resume", str(run_dir), *arguments[1:]])
     return ""
-
-
-def _is_elsewhere(folder: str, remote: bool) -> bool:
-    """Whether only the tasks can read the folder."""
-    return "://" in folder or (remote and not Path(folder).exists())
 
 
 def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:

@@ -24,7 +24,7 @@ from tfdist.bench.compare.gate import gate_starts, is_too_slow
 from tfdist.bench.design import Block
 from tfdist.bench.reading import read_folder
 from tfdist.bench.session import FEWEST_SURE
-from tfdist.bench.statistics import FLOOR, ArmVerdict, Comparison, Interval, Pair, Statistics
+from tfdist.bench.statistics import ERROR, FLOOR, ArmVerdict, Comparison, Interval, Pair, Statistics
 from tfdist.bench.suites.suite import Suite
 from tfdist.launch.text import counted
 from tfdist.models.throughput import window_step_ms
@@ -177,7 +177,7 @@ def until_sure(logs: Array, scenario: Scenario, pairs: Sequence[Pair]) -> tuple[
     for number in range(FEWEST_SURE, scenario.incarnations + 1):
         measured = replace(scenario, incarnations=number)
         found = statistics(logs[:, : measured.rounds], measured).apart(pairs)
-        if all(found.ratio(*pair).half_width <= PRECISION for pair in pairs):
+        if all(found.ratio(*pair).half_width(ERROR / len(pairs)) <= PRECISION for pair in pairs):
             break
     return logs[:, : measured.rounds], measured
 

@@ -36,16 +36,13 @@ def _case(line: Line) -> tuple[int, int, int, int]:
     return line.ranks, line.tensors, line.bytes, line.pack_bytes or 0
 
 
-def _turn(line: Line) -> Block:
-    return Block(1, line.round, line.incarnation)
-
-
 def _seconds(lines: Iterable[Line]) -> dict[Block, float]:
     """The geometric mean over the sizes of each turn. Those of a start are moved so that their mean is their median.
 
     For `Statistics`, which averages the turns of a start.
     """
-    turns = {turn: geometric_mean(line.seconds for line in of_turn) for turn, of_turn in grouped(lines, _turn).items()}
+    by_turn = grouped(lines, lambda line: Block(1, line.round, line.incarnation))
+    turns = {turn: geometric_mean(line.seconds for line in of_turn) for turn, of_turn in by_turn.items()}
     logs: dict[int, list[float]] = {}
     for turn, seconds in turns.items():
         logs.setdefault(turn.incarnation, []).append(math.log(seconds))

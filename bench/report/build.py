@@ -13,7 +13,7 @@ from tfdist.bench.folder import BenchPaths
 from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.arm_records import between_epochs, disturbances_of, label_of
-from tfdist.bench.report.columns import Scaling, scaling_of, values_of
+from tfdist.bench.report.columns import Scaling, scaling_of, values_of, without_refused
 from tfdist.bench.report.format import between, difference, in_unit, labels_of
 from tfdist.bench.report.section import KeyFigure, Page, Section
 from tfdist.bench.report.sections.batch import batch_section, ranked, series_of
@@ -304,7 +304,7 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     labels = [folder.label if len(folders) > 1 else "" for folder in folders]
     paths = zip(labels, (BenchPaths(root).collectives for root in roots), strict=True)
     sweeps = {label: read_collectives(path) for label, path in paths if holds_collectives(path)}
-    measured = ReportData(folders, rows, notes, sweeps)
+    measured = ReportData(folders, without_refused(rows), notes, sweeps)
     environment = environment_of(records)
     unreadable = (f"{folder.label}/{bad.file}: {bad.reason}" for folder in folders for bad in folder.unreadable)
     listings = {
@@ -347,15 +347,17 @@ def _facts(
             yield form.format(" or ".join(values))
 
 
-def _failures(rows: Iterable[ArmRow]) -> Iterator[str]:
+def _failures(rows: Sequence[ArmRow]) -> Iterator[str]:
     for row in rows:
         for record in row.records:
-            if record.status != RecordStatus.OK:
-                when = "all rounds" if record.status == RecordStatus.REFUSED else f"round {record.round}"
+            if record.status not in (RecordStatus.OK, RecordStatus.REFUSED):
                 logs = f" (logs: `{record.run_dir}`)" if record.run_dir else ""
-                yield f"{row.label}, {when}: **{record.status}**: {record.reason}{logs}"
+                yield f"{row.label}, round {record.round}: **{record.status}**: {record.reason}{logs}"
         if row.status not in list(RecordStatus):  # it is that of no record
             yield f"{row.label}: **{row.status}**: {row.reason}"
+    refused = [row for row in rows if row.status == RecordStatus.REFUSED]
+    for reason in dict.fromkeys(row.reason for row in refused):
+        yield f"{', '.join(row.label for row in refused if row.reason == reason)}: **refused**: {reason}"
 
 
 def _replaced(folders: Iterable[ResultFolder]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from tfdist.bench.report.arm_records import label_of
 from tfdist.bench.report.format import ends, for_unit
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.table import EMPTY, STATUS, Column
+from tfdist.models.record import RecordStatus
 
 Scaling = Literal["weak", "strong", "mixed", "unknown"]
 
@@ -74,6 +75,11 @@ _OF_CHARTS = (
     "folder", "arm", "kind", "exchange", "devices", "images_per_s", "images_per_s_low", "images_per_s_high", "speed_up",
     "speed_up_low", "speed_up_high", "efficiency", "status",
 )  # fmt: skip
+
+
+def without_refused(rows: Sequence[ArmRow]) -> Sequence[ArmRow]:
+    """The rows of tables and charts: without the arms that were refused, unless all were."""
+    return tuple(row for row in rows if row.status != RecordStatus.REFUSED) or rows
 
 
 def chart_data(rows: Sequence[ArmRow]) -> pd.DataFrame:

@@ -39,13 +39,14 @@ def _gpu_values(records: Sequence[Record], images_per_s: float | None) -> dict[s
     readings = [gpu for window in windows if window.usage for gpu in window.usage.gpus]
     if not readings:
         return dict.fromkeys(_OF_GPUS)
-    energies = [joules(record.ranks) for record in records]
-    known = [energy for energy in energies if energy is not None]
+    allocated = [peak for record in records for rank in record.ranks for peak in rank.gpu_peak_bytes]
+    known = [energy for record in records if (energy := joules(record.ranks)) is not None]
     elapsed_s = [[math.fsum(window.elapsed_s for window in rank.windows) for rank in each.ranks] for each in records]
     seconds = math.fsum(map(max, elapsed_s))
-    power = math.fsum(known) / seconds if len(known) == len(energies) and seconds else None
+    power = math.fsum(known) / seconds if len(known) == len(records) and seconds else None
     values = (
-        max(gpu.memory_bytes for gpu in readings) / 1e6,  # the most on one GPU at a window's end
+        # the most on one GPU; what others use there, too, of a program that is not TensorFlow's
+        max(allocated or (gpu.memory_bytes for gpu in readings)) / 1e6,
         fmean(gpu.utilization for gpu in readings),
         fmean(gpu.sm_clock_mhz for gpu in readings),
         ", ".join(dict.fromkeys(gpu.throttle for gpu in readings if gpu.throttle)),

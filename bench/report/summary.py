@@ -313,7 +313,7 @@ class ReportData:
     """The records of a report, and what follows from them."""
 
     folders: tuple[ResultFolder, ...]
-    rows: tuple[ArmRow, ...]
+    rows: Sequence[ArmRow]
     notes: tuple[str, ...] = ()
     """Sentences below the table of arms."""
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)

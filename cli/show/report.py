@@ -5,10 +5,10 @@ from typing import TextIO
 import typer
 
 from tfdist.bench.report.build import Report
-from tfdist.bench.report.columns import NARROW, NARROWEST, SHORT, columns_for, values_of
+from tfdist.bench.report.columns import NARROW, NARROWEST, SHORT, columns_for, values_of, without_refused
 from tfdist.bench.report.summary import REFUTED, WRONG
 from tfdist.cli.show.rows import PlainConsole, show_rows
-from tfdist.launch.text import labelled, plain
+from tfdist.launch.text import labelled, plain, shortened
 
 ANSWERED = ("convergence", "batch", "lost-time")
 """Sections whose answer is shown on the console, too: a user has asked for it, with a suite or an option."""
@@ -21,7 +21,7 @@ def show(report: Report, stream: TextIO) -> None:
         console.print(text, style="bold")
     columns = columns_for(report.rows, SHORT)
     rows = []
-    for row in report.rows:
+    for row in without_refused(report.rows):
         values = values_of(row, report.scaling)
         rows.append({**{column.title: column.text(values) for column in columns}, "status": row.status})
     narrow, narrowest = ([each.title for each in columns_for(report.rows, names)] for names in (NARROW, NARROWEST))
@@ -34,7 +34,7 @@ def show(report: Report, stream: TextIO) -> None:
     for note in report.notes:
         console.print(note, style="dim")
     for status, reason in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):
-        arms = ", ".join(row.label for row in report.rows if (row.status, row.reason) == (status, reason))
+        arms = shortened(row.label for row in report.rows if (row.status, row.reason) == (status, reason))
         console.print(f"{labelled(status, reason)} ({arms})", style="red")
     for warning in report.warnings:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")

@@ -23,7 +23,7 @@ from typing import Any
 from tfdist.launch.agent_program import processes, stacks, system
 from tfdist.launch.agent_program.counters import counters as count
 from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
-from tfdist.launch.agent_program.gpus import fullest_gpu
+from tfdist.launch.agent_program.gpus import fullest_gpu, with_cusolver
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
 from tfdist.launch.agent_program.template import AGENT_VARIABLE
 from tfdist.launch.agent_program.text import MAX_VALUES, end_of_characters, too_many_values, why_refused
@@ -402,7 +402,7 @@ class Agent:
             os.set_blocking(outer["barrier"], False)
             # TMPDIR is our own folder unless `env` sets it: TensorFlow leaves files there if killed; we delete them.
             environment = {"PYTHONUNBUFFERED": "1", **os.environ, "TMPDIR": self.temporary, **env}
-            environment[AGENT_VARIABLE] = os.path.basename(self.temporary)
+            environment = with_cusolver(environment) | {AGENT_VARIABLE: os.path.basename(self.temporary)}
             if self.package:
                 paths = (self.package, environment.get("PYTHONPATH"))
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -4,6 +4,7 @@ import glob
 import os
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tfdist.launch.agent_program.system import find_program, output_of, read_text
@@ -34,6 +35,18 @@ def missing_cuda_libraries() -> list[str]:
         and not any(os.path.exists(os.path.join(folder, package, "lib", library)) for folder in installed)
         and not any(folder and os.path.exists(os.path.join(folder, library)) for folder in folders)
     ]
+
+
+def with_cusolver(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a task, LD_LIBRARY_PATH with the folder of cuSOLVER's wheel on a host that has GPUs.
+
+    TensorFlow 2.21 looks for the other libraries beside itself, but not for this one, and uses no GPU without it.
+    Source: the RUNPATH of its libtensorflow_framework.so.2, and a machine with an H200.
+    """
+    paths = [path for path in (environment.get("LD_LIBRARY_PATH"),) if path]
+    folders = (os.path.join(folder, "nvidia", "cusolver", "lib") for folder in sys.path if device_files())
+    more = [folder for folder in folders if os.path.isdir(folder) and folder not in ":".join(paths).split(":")]
+    return {**environment, **({"LD_LIBRARY_PATH": ":".join([*paths, *more])} if more else {})}
 
 
 PCI_DEVICES = "/sys/bus/pci/devices"

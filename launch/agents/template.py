@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
+from tfdist.launch.agent_program.gpus import with_cusolver
 from tfdist.launch.agent_program.processes import INHERITED, descriptor_variable
 from tfdist.launch.agent_program.template import AGENT_VARIABLE, ANY_AGENT, read_on_import
 from tfdist.launch.job import Job
@@ -118,7 +119,7 @@ class Template:
             OSError: it cannot be started.
         """
         # with more OMP threads, numpy would start some that a fork does not copy
-        ours = {**os.environ, **variables, AGENT_VARIABLE: ANY_AGENT, "OMP_NUM_THREADS": "1"}
+        ours = with_cusolver({**os.environ, **variables, AGENT_VARIABLE: ANY_AGENT, "OMP_NUM_THREADS": "1"})
         for name in ("TFDIST_TASK", *map(descriptor_variable, INHERITED)):  # it is no task
             ours.pop(name, None)
         after = {name: os.environ.get(name) for name in {*os.environ, *ours} if os.environ.get(name) != ours.get(name)}

@@ -204,4 +204,4 @@ _GPU = {
     "power_watts": ("power_w", "Power of the GPU."),
     "sm_clock_megahertz": ("sm_clock_mhz", "Clock of the GPU's multiprocessors."),
 }
-"""Key in a task's reading, and description, by name of the family. Not run on hardware."""
+"""Key in a task's reading, and description, by name of the family."""

@@ -92,7 +92,8 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
 def shared_stepper(part: JobPart) -> Stepper:
     """One for all calls of fit."""
     coordinator = devices.find_coordinator() if part.workers else None
-    return make_stepper(part, coordinator, lambda logs: _loss(logs, part.ranks))
+    # the mean since the start of the epoch; between steps, tf_keras gives its sum over all workers
+    return make_stepper(part, coordinator, lambda logs: float(logs["loss"]) / part.ranks if "loss" in logs else None)
 
 
 def _steps_before(model: Any) -> int:
@@ -100,11 +101,6 @@ def _steps_before(model: Any) -> int:
     iterations = getattr(getattr(model, "optimizer", None), "iterations", None)
     per_step = getattr(model, "_steps_per_execution", None) or getattr(model, "steps_per_execution", 1)
     return 0 if iterations is None else int(tf.convert_to_tensor(iterations)) // int(tf.convert_to_tensor(per_step))
-
-
-def _loss(logs: Mapping[str, Any], ranks: int) -> float | None:
-    """The mean since the start of the epoch. Between steps, tf_keras gives its sum over all workers."""
-    return float(logs["loss"]) / ranks if "loss" in logs else None
 
 
 def _counted(model: Any, logs: Any) -> int:

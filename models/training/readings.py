@@ -1,7 +1,8 @@
 """Readings of this process's GPUs at window edges, from NVML. No TensorFlow.
 
-Not run on hardware: written to https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html and the names and
-signatures of nvidia-ml-py, which is optional.
+Throttled GPUs and MIG were not run on hardware: written to
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html and the names and signatures of nvidia-ml-py,
+which is optional.
 """
 
 import os

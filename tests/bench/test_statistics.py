@@ -263,10 +263,10 @@ def test_pairs_apart_have_the_noise_of_their_own_differences() -> None:
     uneven = {arm: {b: r * (0.4 if b.incarnation % 2 else 1) for b, r in bench[arm].items()} for arm in "cd"}
     pairs = [("b", "a"), ("d", "c")]
     quiet, phases = Statistics(bench), Statistics({**bench, **uneven})
-    expected = [Statistics({arm: bench[arm] for arm in pair}).ratio(*pair).half_width for pair in pairs]
-    assert [quiet.apart(pairs).ratio(*pair).half_width for pair in pairs] == pytest.approx(expected)
-    assert [phases.apart(pairs).ratio(*pair).half_width for pair in pairs] == pytest.approx(expected)
-    assert min(phases.ratio(*pair).half_width for pair in pairs) > 2 * max(expected)
+    expected = [Statistics({arm: bench[arm] for arm in pair}).ratio(*pair).half_width() for pair in pairs]
+    assert [quiet.apart(pairs).ratio(*pair).half_width() for pair in pairs] == pytest.approx(expected)
+    assert [phases.apart(pairs).ratio(*pair).half_width() for pair in pairs] == pytest.approx(expected)
+    assert min(phases.ratio(*pair).half_width() for pair in pairs) > 2 * max(expected)
     assert quiet.apart(pairs).ratio("b", "c").variance is None
     assert [each.comparisons for each in phases.apart(pairs).compare(pairs)] == [2, 2]
 

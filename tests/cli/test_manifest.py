@@ -286,7 +286,7 @@ REFUSED = [
     (["--set", "cores_per_device=2"], "--set cores_per_device"),
     (["--dry-run"], "--dry-run: manifest prints how to run the command, and starts nothing; omit it"),
     (["--runs-dir", "d"], "--runs-dir d: has no effect with manifest; omit it"),
-    (["--strategy", "mirrored", "--devices", "9", "--gpus", "8"], "9 devices (1 workers x 9) but only 8 GPUs"),
+    (["--strategy", "mirrored", "--devices", "9", "--gpus", "8"], "9 devices (1 worker x 9) but only 8 GPUs"),
 ]  # fmt: skip
 
 

@@ -175,6 +175,15 @@ def test_figures_of_a_program_of_ones_own_are_examples(tmp_path: Path, capsys: p
     assert "images" not in printed
 
 
+def test_refused_arms_are_shown_in_a_line_and_not_in_the_table(bench: Path) -> None:
+    for number in range(6):
+        save_record(bench, Record(f"mirrored/{number}", 1, TrainingSpec().to_json(), "refused", "only 1 GPU", 2))
+    stream = io.StringIO()
+    show(make_report([bench]), stream)
+    assert stream.getvalue().count("mirrored/0") == 1
+    assert "refused: only 1 GPU (mirrored/0, mirrored/1, mirrored/2, mirrored/3 and 2 more)" in stream.getvalue()
+
+
 @pytest.mark.parametrize("stream", [io.StringIO, Screen])
 def test_texts_of_records_are_shown_as_they_are_without_controls(
     bench: Path, stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -70,10 +70,11 @@ def test_the_runs_are_listed_newest_first_with_state_duration_and_reason(capsys)
 
 def test_a_bench_is_listed_with_its_turns(tmp_path, capsys):
     paths = BenchPaths(tmp_path / "bench_results" / "mine")
-    suite = parse_suite({"arms": [{"name": "a", "strategy": "one-device"}], "rounds": 3}, "s")
+    suite = parse_suite({"arms": [{"name": name, "strategy": "one-device"} for name in "ab"], "rounds": 3}, "s")
     paths.path.mkdir(parents=True)
-    save_json(paths.bench, BenchFile(suite, "tfdist bench --suite s", "", interleave(["a"], 3, 0)).to_json())
+    save_json(paths.bench, BenchFile(suite, "tfdist bench --suite s", "", interleave(["a", "b"], 3, 0)).to_json())
     paths.turns.write_text('{"turn": 1}\n')
+    paths.records.write_text('{"arm": "b", "status": "refused"}\n')  # it has no turns
     assert run(["runs"]) == 0
     (row,) = capsys.readouterr().out.splitlines()[1:]
     assert row.startswith("bench_results/mine ")

@@ -25,7 +25,7 @@ def windows_section(measured: ReportData) -> Section | None:
     rows = measured.rows
     if not any(row.measured for row in rows):
         return None
-    medians = (f"{row.label} {_median(row)}" for row in rows)
+    medians = (f"{row.label} {f'{median(row.step_ms):.1f}' if row.step_ms else row.status}" for row in rows)
     alt = f"A dot for each timed window. Median milliseconds per step: {described(medians)}."
     text = "Each dot is the time per step of all devices in one timed window, from top to bottom in order of time."
     data = pd.DataFrame(
@@ -39,10 +39,6 @@ def windows_section(measured: ReportData) -> Section | None:
     )
     chart = arm_chart("window_times", "Step times of each arm", alt, rows, paint_windows, data)
     return Section("windows", "Window times", (text,), charts=(chart,))
-
-
-def _median(row: ArmRow) -> str:
-    return f"{median(row.step_ms):.1f}" if row.step_ms else row.status
 
 
 def paint_windows(axes: Axes, rows: Sequence[ArmRow]) -> None:

@@ -45,6 +45,29 @@ def test_libraries_of_the_system_or_of_conda_are_found(place, nothing, monkeypat
     assert gpus.missing_cuda_libraries() == ["libcudnn.so.9"]
 
 
+def test_tasks_on_a_host_with_gpus_find_the_wheel_of_cusolver(nothing, monkeypatch):
+    folder = nothing / "site-packages" / "nvidia" / "cusolver" / "lib"
+    fill(folder, "libcusolver.so.11")
+    monkeypatch.setattr(gpus, "GPU_DEVICES", str(nothing / "nvidia[0-9]*"))
+    assert gpus.with_cusolver({"A": "1"}) == {"A": "1"}
+    fill(nothing, "nvidia0")
+    found = gpus.with_cusolver({"A": "1"})
+    assert found == {"A": "1", "LD_LIBRARY_PATH": str(folder)}
+    assert gpus.with_cusolver(found) == found
+    assert gpus.with_cusolver({"LD_LIBRARY_PATH": "/opt/lib:"})["LD_LIBRARY_PATH"] == f"/opt/lib::{folder}"
+    monkeypatch.setattr(sys, "path", [])
+    assert gpus.with_cusolver({}) == {}
+
+
+def test_tensorflow_looks_for_no_cusolver_beside_itself():
+    from importlib.metadata import distribution
+
+    files = [Path(str(file.locate())) for file in distribution("tensorflow").files or [] if "framework.so" in file.name]
+    (text,) = (path.read_bytes() for path in files)
+    assert b"$ORIGIN/../nvidia/cublas/lib" in text
+    assert b"nvidia/cusolver/lib" not in text, "with_cusolver is needed no longer"
+
+
 def test_the_libraries_are_those_of_tensorflows_extra():
     from importlib.metadata import requires
 
