@@ -78,10 +78,14 @@ def test_a_killed_worker_of_a_chief_is_started_again_alone_on_its_port(tmp_path)
 
 def test_chief_and_servers_are_started_again_together_and_workers_live_on(tmp_path, survivors):
     code = PREPARE + (
-        "if task == 'ps-0' and attempt == 0: time.sleep(0.3); os.kill(os.getpid(), signal.SIGKILL)\n"
-        "if task == 'chief-0' and attempt: sys.exit()\n"
+        "import pathlib\n"
+        "def wait_for(*tasks):\n"
+        "    while not all(pathlib.Path(f'FOLDER/{each}.{attempt}').exists() for each in tasks): time.sleep(0.01)\n"
+        "pathlib.Path(f'FOLDER/{task}.{attempt}').touch()\n"
+        "if task == 'ps-0' and not attempt: wait_for('chief-0', 'worker-0', 'ps-1'); os.kill(os.getpid(), 9)\n"
+        "if task == 'chief-0' and attempt: wait_for('ps-0', 'ps-1'); sys.exit()\n"
         "time.sleep(600)\n"
-    )
+    ).replace("FOLDER", str(tmp_path))
     outcome, messages = run(python_job(code, {"chief": 1, "worker": 1, "ps": 2}), tmp_path, RESTARTING)
     assert outcome.status is Status.OK
     assert [attempt.tasks for attempt in outcome.attempts][1] == ("chief-0", "ps-0", "ps-1")
