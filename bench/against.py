@@ -37,8 +37,8 @@ def pinned(against: str) -> str:
 
 PRECISION, MOST_STARTS = 0.07, 20
 """Starts are added by default until every ratio is known to within this share, but at most to this number: then a
-slow-down of 10 % is found in 9 of 10 benches of turns that differ by up to 6 %, simulated
-(bench_results/calibration/statistics.md); with 10 % and more, as recorded in bench_results/compare, in fewer."""
+slow-down of 10 % is found in 9 of 10 benches or more, of turns that differ by up to 10 %, simulated
+(bench_results/calibration/statistics.md)."""
 
 
 def with_base(suite: Suite) -> Suite:

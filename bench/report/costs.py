@@ -45,7 +45,7 @@ def _gpu_values(records: Sequence[Record], images_per_s: float | None) -> dict[s
     seconds = math.fsum(map(max, elapsed_s))
     power = math.fsum(known) / seconds if len(known) == len(records) and seconds else None
     values = (
-        # the most on one GPU; what others use there, too, of a program that is not TensorFlow's
+        # the most that TensorFlow allocated on one GPU; of a program without it, the most that was in use there
         max(allocated or (gpu.memory_bytes for gpu in readings)) / 1e6,
         fmean(gpu.utilization for gpu in readings),
         fmean(gpu.sm_clock_mhz for gpu in readings),
