@@ -43,10 +43,10 @@ def with_cusolver(environment: Mapping[str, str]) -> dict[str, str]:
     TensorFlow 2.21 looks for the other libraries beside itself, but not for this one, and uses no GPU without it.
     Source: the RUNPATH of its libtensorflow_framework.so.2, and a machine with an H200.
     """
-    paths = [path for path in (environment.get("LD_LIBRARY_PATH"),) if path]
-    folders = (os.path.join(folder, "nvidia", "cusolver", "lib") for folder in sys.path if device_files())
-    more = [folder for folder in folders if os.path.isdir(folder) and folder not in ":".join(paths).split(":")]
-    return {**environment, **({"LD_LIBRARY_PATH": ":".join([*paths, *more])} if more else {})}
+    paths = environment.get("LD_LIBRARY_PATH", "")
+    folders = [os.path.join(folder, "nvidia", "cusolver", "lib") for folder in sys.path] if device_files() else []
+    more = [folder for folder in folders if os.path.isdir(folder) and folder not in paths.split(":")]
+    return {**environment, **({"LD_LIBRARY_PATH": ":".join(filter(None, [paths, *more]))} if more else {})}
 
 
 PCI_DEVICES = "/sys/bus/pci/devices"
