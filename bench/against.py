@@ -1,4 +1,4 @@
-"""Two versions of a program in one bench (--against): where the earlier one is, its arms, and how they compare."""
+"""Two versions of a program in one bench (--against): where the earlier one is, and its arms."""
 
 import os
 import shlex
@@ -9,10 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tfdist.bench.reading import read_folder
-from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.report.summary import statistics_of
-from tfdist.bench.statistics import Comparison
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.arms import Version
 from tfdist.bench.suites.suite import BASE, Suite
@@ -123,12 +119,3 @@ def _git(*words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return subprocess.CompletedProcess(words, 127, "", "git is not installed")
-
-
-def compare_versions(root: Path, suite: Suite) -> tuple[tuple[str, Comparison], ...]:
-    """The measured arms of the bench in `root`, each over its earlier version; all share one error rate."""
-    folder = read_folder(root, "")
-    statistics = statistics_of([arm for arm in arms_of([folder]) if arm.rates], [folder])
-    pairs = [pair for pair in suite.version_pairs if statistics.rounds.keys() >= {*pair}]
-    comparisons = statistics.apart(pairs).compare(pairs)
-    return tuple((arm, comparison) for (arm, _), comparison in zip(pairs, comparisons, strict=True))

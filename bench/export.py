@@ -70,9 +70,9 @@ def _throughput(row: ArmRow) -> ExportedFigure:
     return ExportedFigure(row.label, "throughput", in_unit("images/s", [row]), row.rate, row.spread)
 
 
-def ratios_of(compared: Iterable[tuple[str, Comparison]]) -> Iterator[ExportedFigure]:
-    """The throughput of each arm over that of its base."""
-    return (ExportedFigure(arm, "ratio", "times the base", of.ratio, of.interval) for arm, of in compared)
+def ratios_of(compared: Iterable[tuple[str, Comparison | None]]) -> Iterator[ExportedFigure]:
+    """The throughput of each arm over that of its base, if both were measured."""
+    return (ExportedFigure(arm, "ratio", "times the base", of.ratio, of.interval) for arm, of in compared if of)
 
 
 def figures_of_changes(changes: Iterable[Change]) -> Iterator[ExportedFigure]:

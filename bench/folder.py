@@ -43,6 +43,12 @@ class BenchFile:
     """`Statistics.floor`, as the machine's history was when the bench began."""
     machine: str = ""
     """`same_arms.machine_name`."""
+    precision: float | None = None
+    """Starts are added until half of each ratio's interval is at most this share of it; None: none are."""
+    most_starts: int = 200
+    """No more are added then."""
+    fail_slower: float | None = None
+    """The bound of the gate on versions; None: there is none."""
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -74,6 +80,9 @@ class _BenchJson:
     last_rounds: tuple[PositiveInt, ...] = ()
     floor: Annotated[float, Between(0, 1)] = FLOOR
     machine: str = ""
+    precision: Annotated[float, Between(0, 1)] | None = None
+    most_starts: PositiveInt = BenchFile.most_starts
+    fail_slower: Annotated[float, Between(0, 1)] | None = None
 
 
 @dataclass(frozen=True)

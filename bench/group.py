@@ -87,17 +87,17 @@ class Group:
     stopping: bool = False
     """All tasks are being stopped."""
 
-    def start(self, starts: Sequence[ArmStart], slots: int, baseline: str = "") -> list[ArmStart]:
+    def start(self, starts: Sequence[ArmStart], slots: int, partners: Mapping[str, str]) -> list[ArmStart]:
         """Start arms until all tasks wait at the barrier; returns those that do not fit into memory.
 
         Args:
             starts: in the order in which they are started; one that fits is not held up by one that does not.
             slots: one more arm is started while fewer processes than this are busy starting.
-            baseline: room is kept for this arm while it waits.
+            partners: arm -> the one for which room is kept while it waits.
         """
         waiting = list(starts)
         while waiting or self._starting():
-            while (fitting := next(self._fitting(waiting, slots, baseline), None)) is not None:
+            while (fitting := next(self._fitting(waiting, slots, partners), None)) is not None:
                 waiting.remove(fitting)
                 self.progress.starting(fitting.arm, fitting.incarnation)
                 self.members[fitting.arm] = _Member(fitting, self.start_arm(fitting, self.news.put))
@@ -109,14 +109,14 @@ class Group:
     def _starting(self) -> list[_Member]:
         return [member for member in self.members.values() if member.parked is None]
 
-    def _fitting(self, waiting: Sequence[ArmStart], slots: int, baseline: str) -> Iterator[ArmStart]:
+    def _fitting(self, waiting: Sequence[ArmStart], slots: int, partners: Mapping[str, str]) -> Iterator[ArmStart]:
         """Those of `waiting` that can start now, in order."""
         starting = self._starting()
         if not self.members:
             yield from waiting
         elif sum(member.busy for member in starting) < slots:
-            reserved = [start for start in waiting if start.arm == baseline]
-            # until an arm has shown how large a process is, nothing takes the room of the baseline, nor overtakes
+            reserved = [start for start in waiting if start.arm in map(partners.get, self.members)]
+            # until an arm has shown how large a process is, nothing takes the room of a partner, nor overtakes
             unknown = not self.memory.available and len(starting) == len(self.members)
             for start in waiting[:1] if unknown else waiting:
                 others = [each for each in reserved if each is not start]

@@ -71,9 +71,11 @@ def _shuffled(items: Sequence[Item], seed: str) -> list[Item]:
     return order
 
 
-def beside(runs: Sequence[PlannedRun], plan: Sequence[PlannedRun], baseline: str) -> tuple[PlannedRun, ...]:
-    """These runs of `plan`, and those of the baseline in the same rounds: only turns beside each other compare arms."""
-    wanted = {*runs, *(PlannedRun(run.round, baseline) for run in runs)}
+def beside(
+    runs: Sequence[PlannedRun], plan: Sequence[PlannedRun], partners: Mapping[str, str]
+) -> tuple[PlannedRun, ...]:
+    """These runs of `plan`, and those of their partners in the same rounds: only turns of a round compare arms."""
+    wanted = {*runs, *(PlannedRun(run.round, partners[run.arm]) for run in runs)}
     return tuple(run for run in plan if run in wanted)
 
 

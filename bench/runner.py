@@ -95,14 +95,18 @@ class TurnRunner:
             self.group.stop(signal, by)
 
     def start_group(
-        self, number: int, starts: Sequence[ArmStart], save: Callable[[Record, Path], None], baseline: str = ""
+        self,
+        number: int,
+        starts: Sequence[ArmStart],
+        save: Callable[[Record, Path], None],
+        partners: Mapping[str, str] = {},
     ) -> tuple[Group, list[str]]:
         """Start the arms that fit into memory together; returns them, and the names of the others."""
         hooks = self.hooks
         self.group = Group(number, self.news, hooks.start_arm, hooks.progress, save, self.memory)
         # as many processes start at the same time as there are cores
         slots = max(2, *(len(combined(self.machines[start.arm]).cores) for start in starts))
-        left = [start.arm for start in self.group.start(starts, slots, baseline)]
+        left = [start.arm for start in self.group.start(starts, slots, partners)]
         if left:
             hooks.progress.note(f"not enough memory for all arms at once; later: {', '.join(left)}")
         return self.group, left
@@ -119,6 +123,10 @@ class TurnRunner:
         self.group = None
 
 
+More = Callable[[], tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None]
+"""The bench with added starts, and their turns; None: nothing is added."""
+
+
 def run_bench(
     bench: BenchFile,
     arms: Arms,
@@ -126,6 +134,7 @@ def run_bench(
     hooks: RunnerHooks,
     incarnations: Sequence[Sequence[PlannedRun]],
     until: float | None = None,
+    more: More = lambda: None,
 ) -> int | None:
     """Measure the turns of these incarnations. Every turn is saved when it ends, whatever happens later.
 
@@ -136,6 +145,7 @@ def run_bench(
         hooks: from outside.
         incarnations: the turns that are left, in order, by the start of the processes that measures them.
         until: monotonic time after which no round starts.
+        more: what to measure after these, and again after that; arms that have failed are not started again.
 
     Returns:
         The number of the signal that interrupted the bench, or None.
@@ -148,7 +158,7 @@ def run_bench(
             reason, choices = arms.refused[arm.name], dict(arm.choices)
             refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
             append_line(BenchPaths(root).records, dumps(refused.to_json()))
-    run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until)
+    run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until, more=more)
     way_out = f"free space, or make it writable, then continue with --resume {root}"
     return run.run(partial(run.measure, incarnations), way_out)
 
@@ -158,6 +168,7 @@ class _BenchRun(TurnRunner):
     bench: BenchFile
     arms: Arms
     until: float | None
+    more: More
     failed: set[str] = field(default_factory=set)
     """Arms that ended too early; they are not started again."""
     pending: list[PlannedRun] = field(default_factory=list)
@@ -166,6 +177,8 @@ class _BenchRun(TurnRunner):
     """Number of incarnations that are still to be started."""
     learned: set[str] = field(default_factory=set)
     """Arms of this incarnation that need no more turns."""
+    partners: Mapping[str, str] = field(default_factory=dict)
+    """Arm -> the one for which room is kept, and beside which its disturbed turns are repeated; empty: none are."""
 
     def __post_init__(self) -> None:
         self.paths = BenchPaths(self.root)
@@ -186,6 +199,9 @@ class _BenchRun(TurnRunner):
             else:
                 self.renew_templates()
                 self._measure_incarnation(runs)
+        if longer := self.more():
+            self.bench, incarnations = longer
+            self.measure(incarnations)
 
     def _measure_isolated(self, runs: Sequence[PlannedRun]) -> None:
         """Restart the processes of an arm for each turn."""
@@ -195,7 +211,7 @@ class _BenchRun(TurnRunner):
                 self._measure_group([run.arm], [run], number=1)
 
     def _measure_incarnation(self, runs: Sequence[PlannedRun]) -> None:
-        """Measure these turns, in as many groups as memory requires, each with the baseline.
+        """Measure these turns, in as many groups as memory requires, each with what its arms are compared with.
 
         Only if no arm fits beside the baseline, the next group is without it. The numbers of the groups continue those
         that have measured some of these turns before, which stay.
@@ -203,23 +219,24 @@ class _BenchRun(TurnRunner):
         needed = {run.arm for run in runs} - self.failed
         waiting = [arm.name for arm in self.bench.suite.arms if arm.name in needed]
         baseline = self.arms.baseline(waiting)
+        self.partners = self.bench.suite.partners(waiting, baseline)
         again: list[str] = []
         before = max((self.groups.get(run, 0) for run in runs), default=0)
         number = before
         while waiting and not self._is_over():
             number, self.incarnation = number + 1, self.incarnation + 1
             order = start_order([*again, *waiting], self.incarnation, self.bench.suite.seed)
-            left = self._measure_group(order, runs, number, baseline, again, is_first=number == before + 1)
+            left = self._measure_group(order, runs, number, again, is_first=number == before + 1)
             shared = set(waiting) - {*left, baseline}
             waiting = [arm for arm in left if arm not in again]
-            again = [baseline] if shared and waiting and baseline not in {*waiting, *self.failed} else []
+            partners = dict.fromkeys(self.partners[arm] for arm in waiting if shared)
+            again = [arm for arm in partners if arm not in {*waiting, *self.failed}]
 
     def _measure_group(
         self,
         arms: Sequence[str],
         runs: Sequence[PlannedRun],
         number: int,
-        baseline: str = "",
         again: Sequence[str] = (),
         is_first: bool = True,
     ) -> list[str]:
@@ -229,19 +246,18 @@ class _BenchRun(TurnRunner):
             arms: in the order in which they are started.
             runs: of the incarnation.
             number: of the group.
-            baseline: the arm for which room is kept, and beside which disturbed turns are repeated; empty: none.
             again: arms that another group of the incarnation has measured.
             is_first: whether it is the incarnation's first group.
         """
         self.learned = set()
         started = time.monotonic()
         starts = [self._start_of(arm, start_of(runs[0].round, self.bench.ends)) for arm in arms]
-        group, left = self.start_group(number, starts, self._save, baseline)
+        group, left = self.start_group(number, starts, self._save, self.partners)
         self.pending += [run for run in runs if run.arm in again and run.arm in group.members]
         group.warm_up(self.bench.suite.warmup_s)
         self.spent.add_start(time.monotonic() - started, again=not is_first)
         self.starts_left -= is_first
-        self._repeat(group, runs, self._measure_rounds(group, runs), baseline)
+        self._repeat(group, runs, self._measure_rounds(group, runs))
         trace(group, self.hooks.traces)
         self.end_group()
         self.failed |= group.failed.keys()
@@ -273,24 +289,25 @@ class _BenchRun(TurnRunner):
                     self.pending = [run for run in self.pending if run not in later]
         return done
 
-    def _repeat(self, group: Group, runs: Sequence[PlannedRun], done: Sequence[TurnRecord], baseline: str) -> None:
-        """Measure the disturbed turns of a round again, beside the baseline; all turns if the baseline's was disturbed.
+    def _repeat(self, group: Group, runs: Sequence[PlannedRun], done: Sequence[TurnRecord]) -> None:
+        """Measure the disturbed turns of a round again, beside their partners; all if the baseline's was disturbed.
 
-        At most as many turns as the group has arms; none without the baseline, or if most turns were disturbed, as
+        At most as many turns as the group has arms; none without the partner, or if most turns were disturbed, as
         repeats would be, too. A turn that was evaluated is a part of a training, which cannot be repeated.
         """
         learning = {turn.arm for turn in done if accuracy_of(turn.observed) is not None}
         able = group.members.keys() - learning
         bad = {PlannedRun(turn.round, turn.arm) for turn in done if disturbed(turn)}
+        pairs = [pair for pair in self.partners.items() if able.issuperset(pair)]
         repeats: list[PlannedRun] = []
         for number, of_round in groupby(runs, key=lambda run: run.round):
-            arms = {run.arm for run in bad if run.round == number} & able
-            beside = [run for run in of_round if run.arm in able and (run.arm in {*arms, baseline} or baseline in arms)]
-            if arms and len(repeats) + len(beside) <= len(group.members):
-                repeats += beside
-        if repeats and baseline in able and len(bad) <= len(done) / 2 and not self._is_over():
+            arms = {run.arm for run in bad if run.round == number}
+            both = {arm for pair in pairs if arms.intersection(pair) for arm in pair}
+            if len(repeats) + len(both) <= len(group.members):
+                repeats += [run for run in of_round if run.arm in both]
+        if repeats and len(bad) <= len(done) / 2 and not self._is_over():
             turns = counted(sum(run in bad for run in repeats), "disturbed turn")
-            self.hooks.progress.note(f"repeating {turns} beside {baseline}")
+            self.hooks.progress.note(f"repeating {turns} beside what they are compared with")
             self.pending += repeats
             list(self._measure_runs(group, repeats, repeated=True))
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
-from tfdist.bench.compare.gate import gate_starts
+from tfdist.bench.compare.gate import LONGEST, NOISY, gate_needs
 from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
 from tfdist.bench.group import FAILURES, NO_TRACES, Traces, plan_traces
+from tfdist.bench.noise import FEWEST_SURE
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
 from tfdist.bench.plan import PlannedRun, beside, fitting_rounds, fitting_starts, incarnations, interleave, seconds_left
 from tfdist.bench.reading import read_folder
@@ -94,10 +95,6 @@ class Session:
     """What the options change in the suite."""
     budget_s: float | None = None
     """No turn begins later than this after the start; None: no limit."""
-    precision: float | None = None
-    """Add starts until half of each ratio's interval is at most this share of it; None: add none."""
-    most_starts: int = 200
-    """No more are added then."""
     collectives: Path | None = None
     """A folder of `tfdist collectives`, for the ceiling of the network."""
     traces: Traces = NO_TRACES
@@ -125,15 +122,19 @@ class Session:
 
     @cached_property
     def to_run(self) -> tuple[PlannedRun, ...]:
-        """Runs in order. Rounds that arms still lack have the baseline again, unless it learns or no arms alternate."""
+        """Runs in order. Rounds that arms still lack have their partners again, unless one learns or none alternate."""
         left = tuple(run for run in self.planned if run not in self.done)
         learns = any(one.arm == self.baseline and accuracy_of(one.observed) is not None for one in self.before)
-        return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, self.baseline)
+        return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, self._partners)
 
     @property
     def baseline(self) -> str:
         """The arm beside which all others are measured."""
         return self.arms.baseline(self.arms.specs)
+
+    @property
+    def _partners(self) -> Mapping[str, str]:
+        return self.bench.suite.partners(self.arms.specs, self.baseline)
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -177,25 +178,36 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     session = _new(options, machines) if options.resume is None else _resumed(options, options.resume, machines)
     if options.precision is not None:
         _check_precision(options.precision, len(session.pairs), session.bench.floor)
+    bench = _with_stop(session, options)
+    if bench.precision is not None:
         end = "" if options.budget_s is None else f" or {duration(options.budget_s)} are over"
-        note = f"--precision {_percent(options.precision)}: more starts follow until every ratio is that sure{end}"
-        session = replace(session, precision=options.precision, notes=(*session.notes, note))
-    elif _adds_starts(session.bench.suite, options):
-        note = f"more starts follow, up to {MOST_STARTS}, until every ratio is sure to within {_percent(PRECISION)}"
-        session = replace(
-            session, precision=PRECISION, most_starts=MOST_STARTS, notes=(*session.notes, f"--against: {note}")
-        )
+        sure = f"until each ratio is sure to within {100 * bench.precision:.2g}%{end}"
+        note = f"more starts follow, up to {bench.most_starts} of each arm, {sure}"
+        session = replace(session, notes=(*session.notes, note))
+    session = replace(session, bench=bench)
     if options.trace:
         traces = plan_traces(session.root, session.arms)
         session = replace(session, traces=traces, notes=(*session.notes, *traces.notes))
     return session
 
 
-def _adds_starts(suite: Suite, options: BenchOptions) -> bool:
-    """Whether a bench of two versions has as many starts as its noise asks for, because nothing says how many."""
-    chosen = (options.rounds, options.incarnations, options.budget_s, options.fail_slower)
-    fixed = any(each is not None for each in chosen) or suite.isolated or suite.incarnations < Suite.incarnations
-    return bool(suite.version_pairs) and not fixed
+def _with_stop(session: Session, options: BenchOptions) -> BenchFile:
+    """The bench with what ends it: for versions as many starts as their noise asks for, unless options say how many.
+
+    A resumed bench goes on as it began.
+    """
+    bench, suite = session.bench, session.bench.suite
+    if options.precision is not None:
+        return replace(bench, precision=options.precision, most_starts=BenchFile.most_starts)
+    if options.rounds is not None or options.incarnations is not None:
+        return replace(bench, precision=None)
+    few = suite.isolated or suite.incarnations < Suite.incarnations
+    if options.resume is not None or not suite.version_pairs or few:
+        return bench
+    if bench.fail_slower is not None:
+        starts, precision = _needed(suite, session.arms, bench.fail_slower)
+        return replace(bench, precision=precision, most_starts=NOISY * starts)
+    return replace(bench, precision=None if options.budget_s else PRECISION, most_starts=MOST_STARTS)
 
 
 def _new(options: BenchOptions, machines: Machines) -> Session:
@@ -218,6 +230,7 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
     name, started = machine_name(machines), now.isoformat(timespec="seconds")
     hosts = tuple(host.name for host in machines)
     bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor_on(name), machine=name)
+    bench = replace(bench, fail_slower=options.fail_slower)
     return Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
 
 
@@ -238,19 +251,22 @@ def _with_gate(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
     chosen = options.rounds is not None or options.incarnations is not None or suite.isolated
     if options.fail_slower is None or chosen:
         return suite
-    starts = _needed_starts(suite, arms, options.fail_slower)
+    starts, _ = _needed(suite, arms, options.fail_slower)
+    if starts > LONGEST:
+        what = f"{LONGEST} starts would be too few to find a slow-down of {_percent(2 * options.fail_slower)}"
+        raise TfdistError(f"--fail-slower {_percent(options.fail_slower)}: {what}; give more, as 5%, or --incarnations")
     return adjust(suite, {"rounds": starts * ceil(suite.rounds / suite.incarnations), "incarnations": starts})
 
 
-def _needed_starts(suite: Suite, arms: Arms, bound: float) -> int:
-    return gate_starts(_pairs(suite, arms), bound, ceil(suite.rounds / suite.incarnations))
+def _needed(suite: Suite, arms: Arms, bound: float) -> tuple[int, float]:
+    return gate_needs(max(_pairs(suite, arms), 1), bound, ceil(suite.rounds / suite.incarnations))
 
 
 def _gate_notes(suite: Suite, arms: Arms, bound: float | None) -> tuple[str, ...]:
     if bound is None or not _pairs(suite, arms):
         return ()
-    needed = _needed_starts(suite, arms, bound)
-    enough = "to find" if suite.incarnations >= needed else f"but {needed} would find"
+    needed, _ = _needed(suite, arms, bound)
+    enough = "to find" if suite.incarnations >= needed else f"but at least {needed} are needed to find"
     starts = f"--fail-slower {_percent(bound)}: {counted(suite.incarnations, 'start')} of each arm"
     return (f"{starts}, {enough} a slow-down of {_percent(2 * bound)} in 9 of 10 benches",)
 
@@ -291,6 +307,7 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     check_writable(root, "--resume")
     check_base(bench.suite, machines)
     _check_gate(bench.suite, options.fail_slower)
+    bench = replace(bench, fail_slower=options.fail_slower or bench.fail_slower)
     records = read_folder(root, "").records
     done = completed(records)
     bench = resumed_bench(bench, options, root, done)
@@ -318,34 +335,30 @@ def half_widths(root: Path, pairs: Sequence[Pair], versions: bool) -> Mapping[st
     """Half of the 95 % interval of each ratio, as a share of the ratio, by arm; infinite without an interval.
 
     Each interval is that of its ratio alone: unlike in a report, none is wider because there are several. Those of
-    `versions`, pairs that have no arm in common, are as wide as the comparison of equal versions shows them. Arms that
-    failed, which get no more turns, and those without a turn are missing.
+    `versions` are as wide as a report on equal versions shows them. Arms that failed, which get no more turns, and
+    those without a turn are missing.
     """
     folder = read_folder(root, "")
     arms = [arm for arm in arms_of([folder]) if arm.rates]
     alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
     statistics, pairs = statistics_of(arms, [folder]), [pair for pair in pairs if alive.issuperset(pair)]
-    statistics, error = (statistics.apart(pairs), ERROR / max(len(pairs), 1)) if versions else (statistics, ERROR)
+    error = ERROR / max(len(pairs), 1) if versions else ERROR
     return {arm: statistics.ratio(arm, baseline).half_width(error) for arm, baseline in pairs}
-
-
-FEWEST_SURE = 6
-"""Fewer starts too often differ so little by chance that their ratio looks sure: with 5, two equal versions whose turns
-differ by 10 % were called different in 6 % of 2,000 benches, simulated as in lab/calibrate_statistics.py."""
 
 
 def _more(session: Session, hooks: RunnerHooks, until: float | None) -> Session | None:
     """The bench with one more start; None: its ratios are sure enough, or no start fits before `until`."""
-    if session.precision is None or session.bench.suite.incarnations >= session.most_starts:
+    precision, suite = session.bench.precision, session.bench.suite
+    if precision is None or suite.incarnations >= session.bench.most_starts:
         return None
-    widths = half_widths(session.root, session.pairs, bool(session.bench.suite.version_pairs))
+    widths = half_widths(session.root, session.pairs, bool(suite.version_pairs))
     if not widths:
         return None
     widest = max(widths, key=widths.__getitem__)
-    if widths[widest] <= session.precision and session.bench.suite.incarnations >= FEWEST_SURE:
+    if widths[widest] <= precision and suite.incarnations >= FEWEST_SURE:
         return None
-    bench = session.bench.with_rounds(session.bench.suite.rounds + session.bench.ends[0])
-    longer = Session(session.root, bench, session.arms, precision=session.precision, most_starts=session.most_starts)
+    bench = session.bench.with_rounds(suite.rounds + session.bench.ends[0])
+    longer = Session(session.root, bench, session.arms)
     start_s = seconds_left(longer.incarnations[-1:], longer.arms.specs, bench.suite)
     if until is not None and time.monotonic() + start_s > until:
         return None
@@ -370,11 +383,17 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
     with base_version(session.bench.suite.against) as version:
         versions = {} if version is None else {base: version for _, base in session.bench.suite.version_pairs}
         session = replace(session, arms=replace(session.arms, versions=versions))
-        signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations, until)
-        while signal is None and (longer := _more(session, hooks, until)) is not None:
+
+        def more() -> tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None:
+            nonlocal session
+            longer = _more(session, hooks, until)
+            if longer is None:
+                return None
             session = longer
             save_json(BenchPaths(session.root).bench, session.bench.to_json())
-            signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations[-1:], until)
+            return session.bench, session.incarnations[-1:]
+
+        signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations, until, more)
     if signal is not None:
         return 128 + signal
     failed = any(record.status in FAILURES for record in read_folder(session.root, "").records)

@@ -7,7 +7,7 @@ simulation: bench_results/calibration/statistics.md.
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tfdist.bench.design import Block
@@ -155,18 +155,6 @@ class Statistics:
     """All comparisons that a reader sees, which share the error rate; empty: those of each call of `compare`."""
     error: float = ERROR
     """The share of benches in which some of several equal arms may be called different."""
-
-    def apart(self, pairs: Sequence[Pair]) -> "Statistics":
-        """These pairs alone, no arm in two of them: the noise of each ratio is that of its own differences, by start.
-
-        What slows both arms of a pair alike, and not the others, is then no noise.
-        """
-        rounds = {
-            arm: {replace(block, folder=pair[0]): rate for block, rate in self.rounds[arm].items()}
-            for pair in pairs
-            for arm in pair
-        }
-        return replace(self, rounds=rounds)
 
     def figure(self, arm: str) -> Figure | None:
         """None without a turn. Figures of connected arms are of the same rounds: the model fills a missing one."""

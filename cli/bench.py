@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from tfdist.bench.against import compare_versions
 from tfdist.bench.compare.gate import is_too_slow, parse_share
 from tfdist.bench.export import ExportFormat, exported, figures_of, ratios_of
 from tfdist.bench.folder import BenchPaths
@@ -75,11 +74,11 @@ def run_bench(
     if session.traces.folders and not quiet:
         show_traces(session, stream)
     report = report_on(session, stream, quiet)
-    _show_rest(session, selection, policy, interrupted=code > 128)
+    _show_rest(session, selection, policy, quiet, interrupted=code > 128)
     if report and not (export and quiet):
         typer.echo(f"report: {BenchPaths(session.root).page}", file=stream)
-    versions = compare_versions(session.root, session.bench.suite) if report and session.bench.suite.against else ()
-    code, rows = _judge(versions, options.fail_slower, code, stream, quiet)
+    versions = [(row.arm, row.over_base) for row in report.rows if row.has_base] if report else []
+    code, rows = _judge(versions, session.bench.fail_slower, code, stream, quiet)
     if export is ExportFormat.JSON:
         content = {**report.to_json(), **({"versions": rows} if rows else {})} if report else {}
         typer.echo(dumps({"exit_code": code, "folder": str(session.root), **content}))
@@ -89,13 +88,16 @@ def run_bench(
 
 
 def _judge(
-    versions: Sequence[tuple[str, Comparison]], bound: float | None, code: int, stream: TextIO, quiet: bool
+    versions: Sequence[tuple[str, Comparison | None]], bound: float | None, code: int, stream: TextIO, quiet: bool
 ) -> tuple[int, list[dict[str, object]]]:
     """Show each arm over its earlier version; returns the exit code, and the rows as JSON values."""
     from tfdist.bench.report.format import between, difference
 
     rows: list[dict[str, object]] = []
     for arm, found in versions:
+        if found is None:
+            typer.echo(f"{arm}: not compared with its base: one of them was not measured", file=stream)
+            continue
         slow = bound is not None and is_too_slow(found, bound)
         verdict = f"slower by more than {100 * (bound or 0):.3g}%" if slow else difference(found)
         if slow or not quiet:
@@ -106,15 +108,15 @@ def _judge(
         rows.append({**row, "too_slow": slow})
     if code or bound is None:
         return code, rows
-    if not any(found.interval for _, found in versions):
-        return ExitCode.NOTHING_COMPARED, rows
-    return ExitCode.FAILED if any(row["too_slow"] for row in rows) else code, rows
+    if any(row["too_slow"] for row in rows):
+        return ExitCode.FAILED, rows
+    compared = versions and all(found and found.interval for _, found in versions)
+    return code if compared else ExitCode.NOTHING_COMPARED, rows
 
 
 def plan_of(session: Session) -> BenchPlan:
     """What to print of a bench that a scheduler will run."""
-    refused = (f"refused: {text}" for text in refusals(session.arms.refused))
-    return BenchPlan((*session.notes, *refused), session.arms.warnings)
+    return BenchPlan((*session.notes, *refusals(session.arms.refused)), session.arms.warnings)
 
 
 def report_on(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
@@ -135,26 +137,20 @@ def report_on(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
     return report
 
 
-def _show_rest(session: Session, selection: HostSelection, policy: Policy, *, interrupted: bool) -> None:
-    """Say how to measure the turns that are left, and which arms were refused, --quiet or not."""
+def _show_rest(session: Session, selection: HostSelection, policy: Policy, quiet: bool, *, interrupted: bool) -> None:
+    """Say how to measure the turns that are left, --quiet or not, and which arms were refused."""
     left = session.count_left()
     if left and (interrupted or left < len(session.planned)):  # else all arms fail
         words = ["tfdist", "bench", "--resume", str(session.root), *selection.options, *timeout_words(policy)]
         total = counted(len(session.planned), "turn")
         typer.echo(f"{left} of {total} left; to continue: {shlex.join(words)}", err=True)
-    if session.arms.refused:
-        number = f"{len(session.arms.refused)} of {counted(len(session.bench.suite.arms), 'arm')}"
-        typer.echo(f"refused: {number}: {'; '.join(refusals(session.arms.refused))}", err=True)
+    if quiet:  # else the report has them
+        sys.stderr.writelines(f"{line}\n" for line in refusals(session.arms.refused))
 
 
 def _suites(incomplete: str) -> list[str]:
     pattern = Path(f"{incomplete}*.toml")
-    files = sorted(map(str, pattern.parent.glob(pattern.name)))
-    return [*(name for name in built_in_suites() if name.startswith(incomplete)), *files]
-
-
-def _swept(incomplete: str) -> list[str]:
-    return [str(name) for name in SWEPT if name.startswith(incomplete)]
+    return [*built_in_suites(), *sorted(map(str, pattern.parent.glob(pattern.name)))]
 
 
 OPTIONS: dict[str, Any] = option_rows(
@@ -171,7 +167,7 @@ OPTIONS: dict[str, Any] = option_rows(
         str,
         "Measure how one strategy scales, without a suite: with --devices or --workers. "
         "Variable: TFDIST_SWEEP_STRATEGY.",
-        {"complete": _swept, "variable": "TFDIST_SWEEP_STRATEGY"},
+        {"complete": lambda: [*map(str, SWEPT)], "variable": "TFDIST_SWEEP_STRATEGY"},
     ),
     devices=(
         str,
@@ -190,8 +186,8 @@ OPTIONS: dict[str, Any] = option_rows(
     ),
     fail_slower=(
         str,
-        "With --against: exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05. Sets the "
-        "number of starts.",
+        "With --against: exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05. Asks "
+        "for more starts.",
     ),
     baseline=(str, "The arm that all others are compared with. Default: the suite's, or one-device."),
 )
@@ -269,7 +265,7 @@ def refuse_suite(command: list[str] | None) -> None:
         TfdistError: the program is named like a suite.
     """
     name = command[0] if command else ""
-    if name.endswith(".toml") or (name and name in _suites(name)):
+    if name.endswith(".toml") or name in built_in_suites():
         raise TfdistError(f"{name}: unexpected argument; a suite is given with --suite {name}")
 
 

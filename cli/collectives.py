@@ -57,7 +57,7 @@ def announce(plan: CollectivePlan, stream: TextIO) -> None:
         f"{counted(len(arms.specs), 'arm')} x {counted(options.rounds, 'round')} of {options.turn_s:g} s "
         f"in {counted(len(plan.starts), 'start')}, seed {options.seed}",
         f"{counted(len(plan.runs), 'turn')}, about {duration(_estimate_s(plan))}; results in {plan.root}",
-        *(f"refused: {text}" for text in refusals(arms.refused)),
+        *refusals(arms.refused),
         *(f"warning: {warning}" for warning in arms.warnings),
     )
     typer.echo("\n".join(lines), file=stream)
@@ -287,7 +287,7 @@ def collectives(
 
 
 def _batch_plan(plan: CollectivePlan) -> BenchPlan:
-    return BenchPlan(tuple(f"refused: {text}" for text in refusals(plan.arms.refused)), plan.arms.warnings)
+    return BenchPlan(tuple(refusals(plan.arms.refused)), plan.arms.warnings)
 
 
 def _words(text: str | None) -> list[str]:

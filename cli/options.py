@@ -45,7 +45,7 @@ def option(
     *,
     short: tuple[str, ...] = (),
     variable: str | None = None,
-    complete: Callable[[str], list[str]] | None = None,
+    complete: Callable[..., list[str]] | None = None,
     first: Callable[..., Any] | None = None,
     parser: Callable[[str], Any] | None = None,
 ) -> Any:
@@ -57,7 +57,7 @@ def option(
         panel: of the help.
         short: other spellings.
         variable: replaces its environment variable.
-        complete: lists values for the shell.
+        complete: lists values for the shell, which offers those that begin with what is typed.
         first: called with the context and the value before the other options are read.
         parser: reads the value; by default Typer does, by its type.
     """
@@ -85,7 +85,7 @@ Set = Annotated[
         "--set",
         "Another key of a job file, as seed=1; 'tfdist strategies STRATEGY' lists them. Repeatable.",
         TRAIN,
-        complete=lambda incomplete: [f"{key}=" for key in KEYS if key.startswith(incomplete)],
+        complete=lambda: [f"{key}=" for key in KEYS],
     ),
 ]
 
@@ -95,7 +95,7 @@ def annotation(row: Option) -> Any:
     negated = row.kind is bool and len(row.name) <= _LONGEST_NEGATED
     flag = f"{option_name(row.name)}/{option_name('no_' + row.name)}" if negated else option_name(row.name)
     short = ("-H",) if row.name == "hosts" else ()
-    complete = _presets if row.name == "preset" else None
+    complete = (lambda: [*PRESETS]) if row.name == "preset" else None
     return Annotated[
         row.kind | None, option(flag, row.text, row.panel, short=short, complete=complete, parser=row.parser)
     ]
@@ -104,10 +104,6 @@ def annotation(row: Option) -> Any:
 def seconds(flag: str, text: str, panel: str) -> Any:
     """An option of one command for a positive duration: the type is Seconds."""
     return option(flag, text, panel, parser=lambda value: parse_seconds(value, flag))
-
-
-def _presets(incomplete: str) -> list[str]:
-    return [name for name in PRESETS if name.startswith(incomplete)]
 
 
 def training_options(only: Collection[str] | None = None) -> Decorator:

@@ -13,7 +13,7 @@ from tfdist.launch.runs.state import LAST, list_runs
 from tfdist.strategies.options import variable_of
 
 
-def argument(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
+def argument(metavar: str, text: str, complete: Callable[[], list[str]] | None = None) -> Any:
     """An argument of one command, with its help; `complete` lists values for the shell."""
     return typer.Argument(metavar=metavar, help=text, show_default=False, autocompletion=complete)
 
@@ -36,9 +36,9 @@ RUNS_DIR = Path("runs")
 RunsDir = Annotated[Path, option("--runs-dir", "Folder that holds the folders of runs.")]
 
 
-def _runs(incomplete: str) -> list[str]:
+def _runs() -> list[str]:
     runs_dir = Path(os.environ.get(variable_of("runs_dir"), RUNS_DIR))
-    return [name for name in (LAST, *(run.name for run in list_runs(runs_dir))) if name.startswith(incomplete)]
+    return [LAST, *(run.name for run in list_runs(runs_dir))]
 
 
 _RUN = argument("RUN", "The run: last, its folder's name or a unique part of it, or a path.", complete=_runs)

@@ -31,7 +31,7 @@ def strategies(
         argument(
             "STRATEGY",
             "Only this strategy, with its options and the keys of --set.",
-            complete=lambda incomplete: [str(name) for name in CATALOG if name.startswith(incomplete)],
+            complete=lambda: [*map(str, CATALOG)],
         ),
     ] = None,
     json: Annotated[bool, option("--json", "Print the table as JSON.")] = False,

@@ -73,7 +73,7 @@ def _announce(session: Session, default: str, candidates: Sequence[str], stream:
     lines += [f"{number}: {counted(STAGE_ROUNDS, 'round')} of {suite.turn_s:g} s" for number in earlier]
     lines += [f"{last}: {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"]
     lines += [f"about {duration(search_s(session))}; results in {session.root}"]
-    lines += [*session.notes, *(f"refused: {text}" for text in refusals(session.arms.refused))]
+    lines += [*session.notes, *refusals(session.arms.refused)]
     lines += [f"warning: {warning}" for warning in session.arms.warnings]
     typer.echo("\n".join(lines), file=stream)
 

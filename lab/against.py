@@ -22,9 +22,9 @@ from rich.console import Console
 from lab.commands import TFDIST
 from tfdist.bench.against import MOST_STARTS, PRECISION
 from tfdist.bench.compare.gate import is_too_slow
+from tfdist.bench.noise import FEWEST_SURE
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.session import FEWEST_SURE
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 from tfdist.bench.suites.suite import Suite
 

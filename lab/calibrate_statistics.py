@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from tfdist.bench.against import MOST_STARTS, PRECISION
-from tfdist.bench.compare.gate import gate_starts, is_too_slow
+from tfdist.bench.compare.gate import NOISY, gate_needs, is_too_slow
 from tfdist.bench.design import Block
+from tfdist.bench.noise import FEWEST_SURE
 from tfdist.bench.reading import read_folder
-from tfdist.bench.session import FEWEST_SURE
 from tfdist.bench.statistics import ERROR, FLOOR, ArmVerdict, Comparison, Interval, Pair, Statistics
 from tfdist.bench.suites.suite import Suite
 from tfdist.launch.text import counted
@@ -58,8 +58,10 @@ class Scenario:
     incarnations: int = 4
     rounds_each: int = 3
     """Rounds of each incarnation."""
-    until_sure: bool = False
-    """Two versions only: whether no start follows once the ratios are sure enough, as by default with `--against`."""
+    precision: float = 0.0
+    """Two versions only: no start follows once each ratio is sure to within this share, as with `--against`."""
+    fewest: int = FEWEST_SURE
+    """Starts before the first one that may be omitted then."""
 
     @property
     def rounds(self) -> int:
@@ -123,10 +125,15 @@ def incarnations(scenario: Scenario) -> list[int]:
     return [number // scenario.rounds_each for number in range(scenario.rounds)]
 
 
-def statistics(logs: Array, scenario: Scenario, floor: float = FLOOR) -> Statistics:
-    """The statistics of a bench with these log throughputs."""
-    blocks = [Block(0, number, start) for number, start in enumerate(incarnations(scenario))]
-    rates = {str(arm): dict(zip(blocks, np.exp(row).tolist(), strict=True)) for arm, row in enumerate(logs)}
+def statistics(logs: Array, scenario: Scenario, floor: float = FLOOR, groups: int = 1) -> Statistics:
+    """The statistics of a bench with these log throughputs; of two versions, each arm and its base are a group."""
+    blocks = [
+        [Block(0, number, start, str(group)) for number, start in enumerate(incarnations(scenario))]
+        for group in range(groups)
+    ]
+    rates = {
+        str(arm): dict(zip(blocks[arm % groups], np.exp(row).tolist(), strict=True)) for arm, row in enumerate(logs)
+    }
     return Statistics(rates, floor)
 
 
@@ -174,10 +181,10 @@ class VersionShares:
 
 def until_sure(logs: Array, scenario: Scenario, pairs: Sequence[Pair]) -> tuple[Array, Scenario]:
     """What `--against` measures of a bench with the most starts: up to the one after which each ratio is sure enough."""
-    for number in range(FEWEST_SURE, scenario.incarnations + 1):
+    for number in range(scenario.fewest, scenario.incarnations + 1):
         measured = replace(scenario, incarnations=number)
-        found = statistics(logs[:, : measured.rounds], measured).apart(pairs)
-        if all(found.ratio(*pair).half_width(ERROR / len(pairs)) <= PRECISION for pair in pairs):
+        found = statistics(logs[:, : measured.rounds], measured, groups=len(pairs))
+        if all(found.ratio(*pair).half_width(ERROR / len(pairs)) <= scenario.precision for pair in pairs):
             break
     return logs[:, : measured.rounds], measured
 
@@ -187,13 +194,12 @@ def one_bench_of_versions(scenario: Scenario, seed: int) -> tuple[float, ...]:
     logs = simulate(scenario, np.random.default_rng(seed), pairs=True)
     half = scenario.arms // 2
     pairs = [(str(half + arm), str(arm)) for arm in range(half)]
-    if scenario.until_sure:
-        logs, scenario = until_sure(logs, scenario, pairs)
+    logs, scenario = until_sure(logs, scenario, pairs)
 
     def compare(slower: int) -> tuple[Comparison, ...]:
         changed = logs.copy()
         changed[half : half + slower] += math.log(SLOW_DOWN)
-        return statistics(changed, scenario).apart(pairs).compare(pairs)
+        return statistics(changed, scenario, groups=half).compare(pairs)
 
     equal, one, every = (compare(slower) for slower in (0, 1, half))
     slower = [[each.verdict is ArmVerdict.SLOWER for each in found] for found in (one, every)]
@@ -228,12 +234,17 @@ OTHERS = [
     for number, arms, starts_sd in product((1, 2, 3, 6, 12), (2, 10), START_EFFECTS)
 ]
 TURNS = Suite.rounds // Suite.incarnations
+GATES = {arms: gate_needs(arms, BOUND, TURNS) for arms in (1, 2)}
+"""Of one program with so many arms."""
 VERSIONS = [
-    Scenario(arms, starts_sd, turn_sd, 0.02, incarnations=number, rounds_each=TURNS, until_sure=until_sure)
-    for arms, turn_sd, starts_sd in product((2, 4), (0.03, 0.06, 0.1), (0.01, 0.023))
-    for number, until_sure in ((MOST_STARTS, True), (gate_starts(arms // 2, BOUND, TURNS), False))
+    Scenario(2 * arms, starts_sd, turn_sd, 0.02, False, most, TURNS, precision, fewest)
+    for arms, turn_sd, starts_sd in product(GATES, (0.03, 0.06, 0.1), (0.01, 0.023))
+    for most, precision, fewest in (
+        (MOST_STARTS, PRECISION, FEWEST_SURE),
+        (NOISY * GATES[arms][0], GATES[arms][1], GATES[arms][0]),
+    )
 ]
-"""Each with twice as many arms as there are programs' arms; as many starts as the noise asks for, and those of a gate."""
+"""Each with bases and new versions, as they are compared without a gate and with one."""
 
 VERSION_BENCHES = 1000
 
@@ -274,8 +285,8 @@ With fewer than four, the variance of starts is partly assumed (2.3 %), and diff
 
 Each arm twice, base and new, their turns one after the other; 2 % bad starts. Each arm is compared with its base by the differences of the two, start by start: what slows both alike, and not
 the other arms, changes nothing. "equal": versions that are equal are called different, or fail a gate of 5 %; "10 % found": a slow-down
-of 10 % in one arm, or in all of them, is called slower; "10 % fails": that in one arm fails the gate. In the first row of each pair starts are added until each ratio is sure to within
-{precision:.0%}, from {fewest} to {most}; "incarnations" is their mean. The second row has the number of starts that `--fail-slower 5%` asks for, {gates}.
+of 10 % in one arm, or in all of them, is called slower; "10 % fails": that in one arm fails the gate. Starts are added until each ratio is sure to within a share: in the first row of each
+pair {precision:.0%}, from {fewest} to {most} starts; in the second row as with `--fail-slower 5%`, {gates}. "incarnations" is their mean.
 
 {versions}
 """
@@ -361,7 +372,6 @@ def write(table: pd.DataFrame, versions: pd.DataFrame, benches: int) -> None:
     folder.mkdir(exist_ok=True)
     misses, version_misses = misses_of(benches), misses_of(VERSION_BENCHES)
     few = misses | {"ratio_holds": misses["with_floor"]}
-    gates = {arms // 2: gate_starts(arms // 2, BOUND, TURNS) for arms in (2, 4)}
     text = TEXT.format(
         benches=benches,
         error=100 * math.sqrt(0.95 * 0.05 / benches),
@@ -376,7 +386,10 @@ def write(table: pd.DataFrame, versions: pd.DataFrame, benches: int) -> None:
         precision=PRECISION,
         fewest=FEWEST_SURE,
         most=MOST_STARTS,
-        gates=", ".join(f"{number} for {counted(arms, 'arm')}" for arms, number in gates.items()),
+        gates="; ".join(
+            f"{counted(arms, 'arm')}: {sure:.1%}, from {fewest} to {NOISY * fewest}"
+            for arms, (fewest, sure) in GATES.items()
+        ),
     )
     for name, each in {"statistics": table, "versions": versions}.items():
         each.to_csv(folder / f"{name}.csv", index=False, float_format="%.4g", lineterminator="\n")

@@ -3,7 +3,7 @@
 import math
 import re
 
-from tfdist.bench.noise import ASSUMED_SD, FEWEST_STARTS
+from tfdist.bench.noise import ASSUMED_SD, FEWEST_SURE
 from tfdist.bench.statistics import ERROR, FLOOR, Comparison
 from tfdist.launch.errors import TfdistError
 
@@ -26,28 +26,36 @@ def is_too_slow(comparison: Comparison | None, bound: float) -> bool:
     return comparison is not None and comparison.interval is not None and comparison.interval.high < 1 - bound
 
 
-_MOST_STARTS = 100
+LONGEST = 100
+"""A gate has no more starts on a quiet machine."""
 _TURN_SD, _BAD = 0.03, 0.02 * 0.12**2
 """Standard deviation of a turn on a quiet machine, and the variance that 2 % of starts cause which are 12 % slower."""
+_FOUND = 0.92
+"""A little more than 9 of 10: a bench also ends early because its noise looks smaller than it is."""
+NOISY = 4
+"""So many times the starts of a quiet machine are the most: turns that differ by 10 % instead of 3 need 3.7 times."""
 
 
-def gate_starts(pairs: int, bound: float, rounds: int) -> int:
-    """The number of starts with which a gate at `bound` finds a slow-down of twice as much in 9 of 10 benches.
+def gate_needs(pairs: int, bound: float, rounds: int) -> tuple[int, float]:
+    """What a gate at `bound` needs to find a slow-down of twice as much in 9 of 10 benches.
 
     Args:
         pairs: comparisons of a new version with its base.
         bound: a share above 0.
         rounds: of each start.
 
-    Simulated in bench_results/calibration/statistics.md.
+    Returns:
+        The number of starts on a quiet machine, above LONGEST if so many are too few; and half of each ratio's interval
+        then, as a share of the ratio: turns that differ more need more starts for it. Simulated in
+        bench_results/calibration/statistics.md.
     """
     from scipy.special import ndtri, stdtrit
 
     needed = math.log((1 - bound) / max(1 - 2 * bound, 0.01))
     variance = 2 * (ASSUMED_SD**2 + _TURN_SD**2 / rounds + _BAD)
-    for starts in range(FEWEST_STARTS, _MOST_STARTS):
-        error = math.sqrt(variance / starts)
-        sure = float(stdtrit(starts - 1, 1 - ERROR / pairs / 2)) * math.hypot(error, FLOOR)
-        if sure + float(ndtri(0.9)) * error <= needed:
-            return starts
-    return _MOST_STARTS
+    for starts in range(FEWEST_SURE, LONGEST + 2):
+        error, level = math.sqrt(variance / starts), 1 - ERROR / pairs / 2
+        half = math.hypot(float(stdtrit(starts - 1, level)) * error, float(ndtri(level)) * FLOOR)
+        if half + float(ndtri(_FOUND)) * error <= needed:
+            break
+    return starts, math.expm1(half)

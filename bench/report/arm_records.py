@@ -10,6 +10,7 @@ from typing import Any
 from tfdist.bench.design import Block
 from tfdist.bench.disturbance import Disturbance, disturbances
 from tfdist.bench.reading import ResultFolder
+from tfdist.bench.suites.suite import BASE
 from tfdist.bench.until import unneeded
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus
@@ -63,11 +64,20 @@ class ArmRecords:
         """Why its program did not train under its strategy; empty: it did, as far as is known."""
         return self.strategy_note(StrategyCheck.REFUTED)
 
+    @property
+    def has_base(self) -> bool:
+        """Whether it is compared with an earlier version of itself."""
+        return self.baseline == self.arm + BASE
+
     @cached_property
     def rates(self) -> Mapping[Block, float]:
-        """Images/s of each turn. Without incarnations each turn has fresh processes."""
+        """Images/s of each turn. Without incarnations each turn has fresh processes.
+
+        Arms with another baseline are in other blocks: what slows both versions of an arm, and no other, is no noise.
+        """
+        apart = f"{self.folder}\n{self.baseline}"
         return {
-            Block(record.group, record.round, record.incarnation or record.round, self.folder): throughput(record)
+            Block(record.group, record.round, record.incarnation or record.round, apart): throughput(record)
             for record in self.measured
         }
 
@@ -101,13 +111,14 @@ class ArmRecords:
 def arms_of(folders: Sequence[ResultFolder], baseline: str | None = None) -> tuple[ArmRecords, ...]:
     """The arms of every folder in the order of the suite, those that never ran included.
 
-    `baseline`: an arm in place of the suite's.
+    `baseline`: an arm in place of the suite's, or of each arm's earlier version.
     """
     arms = []
     for folder in folders:
         suite = folder.bench.suite if folder.bench else None
         choices = {arm.name: arm.choices for arm in suite.arms} if suite else {}
         skipped = Counter(run.arm for run in unneeded(folder.bench, folder.records)) if folder.bench else Counter()
+        base_of = {name: pair[1] for pair in suite.version_pairs for name in pair} if suite else {}
         grouped: dict[str, list[Record]] = {name: [] for name in choices}
         for record in sorted(folder.records, key=lambda record: (record.round, record.order)):
             grouped.setdefault(record.arm, []).append(record)
@@ -115,7 +126,7 @@ def arms_of(folders: Sequence[ResultFolder], baseline: str | None = None) -> tup
             spec = records[0].spec if records else choices[arm]
             planned = suite.rounds - skipped[arm] if suite else len(records)
             label = folder.label if len(folders) > 1 else ""
-            chosen = baseline or (suite.baseline if suite else None)
+            chosen = baseline or base_of.get(arm) or (suite.baseline if suite else None)
             arms.append(ArmRecords(label, arm, tuple(records), planned, spec, chosen))
     return tuple(arms)
 

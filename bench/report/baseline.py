@@ -90,7 +90,7 @@ def _can_be(arm: ArmRecords, which: Baseline) -> bool:
 def _size(arm: ArmRecords, which: Baseline) -> tuple[Any, ...]:
     """What an arm and its baseline must have in common."""
     if which == "one device":
-        return (arm.folder,)
+        return arm.folder, arm.baseline
     return arm.folder, devices_of(arm.measured[0]), arm.measured[0].hosts
 
 

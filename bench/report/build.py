@@ -50,6 +50,8 @@ def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
     measured = [row for row in rows if row.measured]
     if not measured:
         return label_of(folder, f"Nothing was measured: {_tally(rows)}.")
+    if versions := [row for row in rows if row.has_base]:
+        return label_of(folder, " ".join(map(_of_version, versions)))
     rivals, unranked = rank(measured)
     few = ", in too few rounds to compare them" if any(row.rounds < FEWEST_ROUNDS for row in measured) else ""
     fix = f": use --rounds {FEWEST_STARTS} or more" if any(row.rounds_planned < FEWEST_ROUNDS for row in rows) else ""
@@ -62,6 +64,13 @@ def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
     rest = [row for row in rows if not row.measured]
     sentences += [f"Not measured: {_tally(rest)}."] if rest else []
     return label_of(folder, " ".join(sentences))
+
+
+def _of_version(row: ArmRow) -> str:
+    found = row.over_base
+    if found is None:
+        return f"{row.arm} is not compared with its base: {row.reason or 'that was not measured'}."
+    return f"{row.arm} is {found.ratio:.3f} times its base{between(found.interval, '.3f')}: {difference(found)}."
 
 
 def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
@@ -79,7 +88,8 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
         sentences += [f"{none} {at_most_slower(of for _, of in ties)} slower than {best.arm} for sure."]
     else:
         which = f"{best.arm} was the fastest {of}" if len(rivals) > 1 else best.arm
-        sure = ", measurably faster than every other arm" if len(rivals) > 1 else ""
+        every = all(of.interval for _, of in others_over(best, rivals))
+        sure = ", measurably faster than every other arm" if len(rivals) > 1 and every else ""
         sentences = [f"{which}: {best.rate:.1f} images/s for the whole job on {devices}{sure}."]
     if apart := [row.arm for row, of in others_over(best, rivals) if not of.interval]:
         sentences += [f"{shortened(apart)} cannot be compared with it: too few turns beside the same arms."]

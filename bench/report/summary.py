@@ -189,6 +189,11 @@ class ArmRow(ArmRecords):
         return same or "command" not in self.spec
 
     @property
+    def over_base(self) -> Comparison | None:
+        """Its throughput over that of its baseline; None: one of them was not measured."""
+        return self.one_device.comparison if self.one_device else None
+
+    @property
     def rate(self) -> float:
         """`images_per_s`, 0 if nothing was measured."""
         return self.images_per_s or 0.0

@@ -1,7 +1,7 @@
 """A TOML file -> a Suite: the arms that a bench compares, checked as far as that is possible without a machine."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -76,6 +76,11 @@ class Suite:
         """Each arm with the one that runs the earlier version; empty: `against` is None, or `with_base` not called."""
         names = [arm.name for arm in self.arms]
         return tuple((name, name + BASE) for name in names if name + BASE in names) if self.against else ()
+
+    def partners(self, arms: Iterable[str], baseline: str) -> Mapping[str, str]:
+        """The arm with which each of `arms` is compared: its other version, or the baseline."""
+        versions = {one: two for pair in self.version_pairs for one, two in (pair, pair[::-1])}
+        return versions or dict.fromkeys(arms, baseline)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""

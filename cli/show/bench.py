@@ -22,7 +22,7 @@ def announce(session: Session, stream: TextIO) -> None:
     again = len(session.done & set(session.to_run))
     size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"
     rest = f" left of {len(session.planned)}," if session.before else ""
-    rest += f" and {again} of {session.baseline} again beside them," if again else ""
+    rest += f" and {again} again that they are compared with," if again else ""
     about = "about" if suite.until_accuracy is None else "at most about"
     time = f", {about} {duration(session.estimate_s)}" if turns else ""
     scaling = "" if session.arms.commands else f", {suite.scaling} scaling"  # a program's batch is its own
@@ -30,15 +30,15 @@ def announce(session: Session, stream: TextIO) -> None:
     lines += [suite.description] if suite.description else []
     starts = counted(len(session.incarnations), "start")
     lines += [f"{counted(turns - again, 'turn')}{rest} in {starts} of the processes{time}; results in {session.root}"]
-    lines += [*session.notes, *(f"refused: {text}" for text in refusals(session.arms.refused))]
+    lines += [*session.notes, *refusals(session.arms.refused)]
     lines += [f"warning: {warning}" for warning in session.warnings]
     typer.echo("\n".join(lines), file=stream)
 
 
 def refusals(refused: Mapping[str, str]) -> Iterator[str]:
-    """A text for each reason with the arms that it holds for."""
+    """A line for each reason with the arms that it holds for."""
     for reason in dict.fromkeys(refused.values()):
-        yield f"{shortened(arm for arm, why in refused.items() if why == reason)}: {reason}"
+        yield f"refused: {shortened(arm for arm, why in refused.items() if why == reason)}: {reason}"
 
 
 def limits(session: Session, links: Links) -> Iterator[str]:

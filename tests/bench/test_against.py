@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.bench.fake_arms import FakeArms
-from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base, compare_versions, pinned
+from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base, pinned
 from tfdist.bench.arm_process import ArmStart, _plan
-from tfdist.bench.compare.gate import gate_starts
+from tfdist.bench.compare.gate import NOISY, gate_needs
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
+from tfdist.bench.report.build import make_report
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
 from tfdist.bench.suites.arms import Version
@@ -132,35 +133,53 @@ def test_both_versions_run_on_this_machine() -> None:
 
 def test_versions_get_the_starts_that_their_noise_asks_for(options: BenchOptions) -> None:
     session = prepare(replace(options, suite="cpu"), MACHINES)
-    assert (session.precision, session.most_starts) == (PRECISION, MOST_STARTS) == (0.07, 20)
-    assert session.notes[-1] == "--against: more starts follow, up to 20, until every ratio is sure to within 7%"
+    assert (session.bench.precision, session.bench.most_starts) == (PRECISION, MOST_STARTS) == (0.07, 20)
+    assert session.notes[-1] == "more starts follow, up to 20 of each arm, until each ratio is sure to within 7%"
     changes: tuple[dict[str, Any], ...] = (
-        {"rounds": 8}, {"incarnations": 5}, {"budget_s": 900.0}, {"isolated": True}, {"suite": "smoke"}, {"fail_slower": 0.05},
+        {"rounds": 8}, {"incarnations": 5}, {"budget_s": 900.0}, {"isolated": True}, {"suite": "smoke"},
     )  # fmt: skip
     for change in changes:
-        assert prepare(replace(options, **{"suite": "cpu", **change}), MACHINES).precision is None
-    assert prepare(replace(options, suite="cpu", precision=0.1), MACHINES).precision == 0.1
+        assert prepare(replace(options, **{"suite": "cpu", **change}), MACHINES).bench.precision is None
+    assert prepare(replace(options, suite="cpu", precision=0.1), MACHINES).bench.precision == 0.1
 
 
 def test_a_gate_has_the_starts_that_it_needs_and_says_their_number(options: BenchOptions) -> None:
-    needed = gate_starts(1, 0.05, 3)
+    needed, precision = gate_needs(1, 0.05, 3)
     suite = prepare(replace(options, suite="cpu", fail_slower=0.05), MACHINES)
     assert (suite.bench.suite.incarnations, suite.bench.suite.rounds) == (needed, 3 * needed)
-    assert suite.notes[-1] == (
-        f"--fail-slower 5%: {needed} starts of each arm, to find a slow-down of 10% in 9 of 10 benches"
+    assert (suite.bench.precision, suite.bench.most_starts) == (precision, NOISY * needed)
+    assert suite.notes[-2:] == (
+        f"--fail-slower 5%: {needed} starts of each arm, to find a slow-down of 10% in 9 of 10 benches",
+        f"more starts follow, up to {NOISY * needed} of each arm, until each ratio is sure to within {precision:.1%}",
     )
     few = prepare(replace(options, fail_slower=0.05, rounds=4), MACHINES)
-    each_of_one_turn = gate_starts(1, 0.05, 1)
-    assert few.notes[-1].startswith(f"--fail-slower 5%: 4 starts of each arm, but {each_of_one_turn} would find")
+    each_of_one_turn, _ = gate_needs(1, 0.05, 1)
+    assert few.bench.precision is None
+    assert few.notes[-1].startswith(
+        f"--fail-slower 5%: 4 starts of each arm, but at least {each_of_one_turn} are needed"
+    )
     long = prepare(replace(options, suite="cpu", fail_slower=0.05, budget_s=1e6), MACHINES)
-    assert long.bench.suite == suite.bench.suite
+    assert (long.bench.suite, long.bench.precision) == (suite.bench.suite, precision)
     short = prepare(replace(options, suite="cpu", fail_slower=0.05, budget_s=120.0), MACHINES)
     assert short.bench.suite.incarnations < needed
 
 
+def test_a_resumed_bench_keeps_its_gate(options: BenchOptions) -> None:
+    session = prepare(replace(options, fail_slower=0.05), MACHINES)
+    run_session(session, RunnerHooks(Progress(), FakeArms(behaviour={"one-device": {"ctrl_c": 4}})))
+    resumed = prepare(BenchOptions(resume=session.root), MACHINES)
+    assert resumed.bench == session.bench
+    assert resumed.bench.fail_slower == 0.05
+    assert prepare(BenchOptions(resume=session.root, fail_slower=0.1), MACHINES).bench.fail_slower == 0.1
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
-    [({"against": None}, "^--fail-slower 5%: name the version"), ({"fail_slower": 0.0}, "^--fail-slower 0: must be")],
+    [
+        ({"against": None}, "^--fail-slower 5%: name the version"),
+        ({"fail_slower": 0.0}, "^--fail-slower 0: must be"),
+        ({"fail_slower": 0.01}, "^--fail-slower 1%: 100 starts would be too few to find a slow-down of 2%; give more"),
+    ],
 )
 def test_a_gate_without_a_base_or_a_bound_is_refused(
     options: BenchOptions, change: dict[str, object], sentence: str
@@ -175,7 +194,14 @@ def test_a_slow_down_that_all_arms_share_is_found(options: BenchOptions) -> None
     slow = {name: {"step_s": 0.115, "noise": 0.01} for name in patterns}
     fast = {f"{name} (base)": {"step_s": 0.1, "noise": 0.01} for name in patterns}
     run_session(session, RunnerHooks(Progress(), FakeArms(behaviour={**slow, **fast})))
-    found = dict(compare_versions(session.root, session.bench.suite))
+    report = make_report([session.root])
+    found = {row.arm: row.over_base for row in report.rows if row.has_base}
     assert list(found) == [arm for arm, _ in session.bench.suite.version_pairs] == list(patterns)
-    assert [comparison.verdict for comparison in found.values()] == ["slower", "slower"]
+    assert [comparison.verdict for comparison in found.values() if comparison] == ["slower", "slower"]
+    assert found["one-device"] is not None
     assert found["one-device"].ratio == pytest.approx(0.1 / 0.115, rel=0.03)
+    assert all(f"{arm} is 0." in report.headline[0] for arm in patterns)
+    assert report.headline[0].count("times its base (") == report.headline[0].count("measurably slower.") == 2
+    assert {row.arm: row.baseline for row in report.rows} == {
+        arm: pair[1] for pair in session.bench.suite.version_pairs for arm in pair
+    }

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lab.calibrate_statistics import Scenario, recorded_noise, shares, shares_of_versions
-from tfdist.bench.against import MOST_STARTS
-from tfdist.bench.compare.gate import gate_starts
+from tfdist.bench.against import MOST_STARTS, PRECISION
+from tfdist.bench.compare.gate import NOISY, gate_needs
 
 pytestmark = pytest.mark.slow
 
@@ -34,15 +34,17 @@ def test_intervals_hold_the_true_value_and_equal_arms_are_rarely_called_differen
 
 
 def test_a_gate_has_the_starts_that_it_needs_to_find_twice_its_bound() -> None:
-    found = shares_of_versions(Scenario(4, 0.023, incarnations=gate_starts(2, 0.05, 3)), BENCHES)
+    starts, precision = gate_needs(2, 0.05, 3)
+    scenario = Scenario(4, 0.023, incarnations=NOISY * starts, precision=precision, fewest=starts)
+    found = shares_of_versions(scenario, BENCHES)
     assert found.one_fails >= 0.9 - 3 * (0.9 * 0.1 / BENCHES) ** 0.5
     assert found.fails <= TOLERANCE
     assert found.called_different <= 0.05 + TOLERANCE
 
 
 def test_two_versions_have_the_starts_that_the_noise_asks_for() -> None:
-    quiet = shares_of_versions(Scenario(2, 0.01, incarnations=MOST_STARTS, until_sure=True), BENCHES)
-    noisy = shares_of_versions(Scenario(2, 0.023, 0.06, incarnations=MOST_STARTS, until_sure=True), BENCHES)
+    quiet = shares_of_versions(Scenario(2, 0.01, incarnations=MOST_STARTS, precision=PRECISION), BENCHES)
+    noisy = shares_of_versions(Scenario(2, 0.023, 0.06, incarnations=MOST_STARTS, precision=PRECISION), BENCHES)
     assert 4 <= quiet.measured_starts < noisy.measured_starts < MOST_STARTS
     for found in (quiet, noisy):
         assert found.one_found >= 0.9 - 3 * (0.9 * 0.1 / BENCHES) ** 0.5

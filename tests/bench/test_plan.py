@@ -125,11 +125,12 @@ def test_rounds_and_seeds_differ_in_order() -> None:
 
 def test_rounds_that_an_arm_lacks_have_the_baseline_too() -> None:
     plan = interleave(["one", "a", "b"], 3, 0)
-    left = beside([PlannedRun(2, "a"), PlannedRun(3, "one")], plan, "one")
+    partners = dict.fromkeys(("one", "a", "b"), "one")
+    left = beside([PlannedRun(2, "a"), PlannedRun(3, "one")], plan, partners)
     assert sorted(left) == [PlannedRun(2, "a"), PlannedRun(2, "one"), PlannedRun(3, "one")]
     assert list(left) == [run for run in plan if run in left]
-    assert beside((), plan, "one") == ()
-    assert beside(plan, plan, "one") == plan
+    assert beside((), plan, partners) == ()
+    assert beside(plan, plan, partners) == plan
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_a_disturbed_turn_is_repeated_once_beside_the_baseline_in_a_block_of_its
     bench = make("one", "a", "b", rounds=2)
     bench.fakes.behaviour = {"a": {"busy": (2, 4, 5)}}  # releases: warm-up, two turns, repeats
     bench.run()
-    assert bench.notes == ["repeating 1 disturbed turn beside one"]
+    assert bench.notes == ["repeating 1 disturbed turn beside what they are compared with"]
     assert blocks(bench) == {(1, 1): {"one", "b"}, (1, 2): {"one", "a", "b"}, (-1, 1): {"one", "a"}}
     assert len(bench.turns()) == 8
     assert [(each.arm, each.round) for each in read_folder(bench.root, "").replaced] == [("a", 1)]
@@ -204,9 +204,33 @@ def test_a_round_whose_baseline_was_disturbed_is_repeated_whole(make):
     bench = make("one", "a", "b", rounds=3)
     bench.fakes.behaviour = {"one": {"busy": (3,)}, "a": {"busy": (4,)}}
     bench.run()
-    assert bench.notes == ["repeating 1 disturbed turn beside one"], "at most as many turns as arms"
+    assert bench.notes == ["repeating 1 disturbed turn beside what they are compared with"], (
+        "at most as many turns as arms"
+    )
     every = {"one", "a", "b"}
     assert blocks(bench) == {(1, 1): every, (1, 2): {"a", "b"}, (1, 3): every, (-1, 2): every}
+
+
+VERSIONS = ("one", "one (base)", "a", "a (base)")
+
+
+def test_a_disturbed_turn_of_a_version_is_repeated_beside_the_other_one(make):
+    bench = make(*VERSIONS, rounds=2, against=".")
+    bench.fakes.behaviour = {"a (base)": {"busy": (3,)}}
+    bench.run()
+    pairs = {"one", "one (base)"}, {"a", "a (base)"}
+    assert blocks(bench) == {(1, 1): pairs[0] | pairs[1], (1, 2): pairs[0] | {"a"}, (-1, 2): pairs[1]}
+
+
+@pytest.mark.parametrize("gigabytes", [3.4, 4.4])
+@pytest.mark.parametrize("seed", range(5))
+def test_versions_that_do_not_fit_into_memory_are_measured_beside_each_other(make, gigabytes, seed):
+    bench = make(*VERSIONS, rounds=2, box=Box(gigabytes=gigabytes), against=".", seed=seed)
+    bench.run()
+    found = blocks(bench)
+    assert len({group for group, _ in found}) > 1, found
+    for arm, base in (VERSIONS[:2], VERSIONS[2:]):
+        assert {number for (_, number), arms in found.items() if arms >= {arm, base}} == {1, 2}
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_starts_are_added_until_every_ratio_is_sure(options: BenchOptions) -> No
     path = Path(str(options.suite))
     path.write_text(SUITE.replace("rounds = 2", "rounds = 8\nincarnations = 4"))
     session = prepare(replace(options, precision=0.04), MACHINES)
-    assert session.notes[-1] == "--precision 4%: more starts follow until every ratio is that sure"
+    assert session.notes[-1] == "more starts follow, up to 200 of each arm, until each ratio is sure to within 4%"
     noise = {"one/../device": {"noise": 0.08}, "it's; odd": {"noise": 0.08}}
     fakes = FakeArms(behaviour=noise)
     assert run_session(session, hooks(fakes)) == 0
@@ -288,6 +288,32 @@ def test_no_start_is_added_after_the_budget_or_for_arms_that_failed(options: Ben
     fakes = FakeArms(behaviour={**noisy, "it's; odd": {"noise": 0.5, "ends": 1}})
     assert run_session(other, hooks(fakes)) == 1
     assert fakes.happened("start").count("one/../device") == 4
+
+
+def test_an_arm_that_failed_is_not_started_again_with_the_starts_that_are_added(
+    options: BenchOptions, tmp_path: Path
+) -> None:
+    path = tmp_path / "three.toml"
+    more = '\n[[arms]]\nname = "fails"\nstrategy = "one-device"\n'
+    path.write_text(SUITE.replace("rounds = 2", "rounds = 8\nincarnations = 4") + more)
+    session = prepare(replace(options, suite=str(path), precision=0.04), MACHINES)
+    noise = {name: {"noise": 0.08} for name in ("one/../device", "it's; odd")}
+    fakes = FakeArms(behaviour={**noise, "fails": {"ends": 2}})
+    assert run_session(session, hooks(fakes)) == 1
+    assert fakes.happened("start").count("it's; odd") > 4
+    assert fakes.happened("start").count("fails") == 1
+
+
+def test_a_resumed_bench_ends_as_it_began_to(options: BenchOptions) -> None:
+    path = Path(str(options.suite))
+    path.write_text(SUITE.replace("rounds = 2", "rounds = 8\nincarnations = 4"))
+    session = prepare(replace(options, precision=0.04), MACHINES)
+    run_session(session, hooks(FakeArms(behaviour={"it's; odd": {"ctrl_c": 3}})))
+    resumed = prepare(BenchOptions(resume=session.root), MACHINES)
+    assert resumed.bench.precision == 0.04
+    assert resumed.notes == session.notes[-1:]
+    assert prepare(BenchOptions(resume=session.root, precision=0.1), MACHINES).bench.precision == 0.1
+    assert prepare(BenchOptions(resume=session.root, rounds=9), MACHINES).bench.precision is None
 
 
 @pytest.mark.parametrize(

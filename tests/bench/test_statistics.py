@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 from statistics import geometric_mean, stdev
 
 import pytest
@@ -258,17 +259,19 @@ def test_a_noisy_arm_widens_the_interval_of_quiet_ones_less_than_its_own() -> No
     assert math.log(wild.high / wild.low) > 1.3 * math.log(one.high / one.low)
 
 
-def test_pairs_apart_have_the_noise_of_their_own_differences() -> None:
+def test_pairs_in_blocks_of_their_own_have_the_noise_of_their_own_differences() -> None:
     bench = noisy(dict.fromkeys("abcd", 100), incarnations=8, number=24)
     uneven = {arm: {b: r * (0.4 if b.incarnation % 2 else 1) for b, r in bench[arm].items()} for arm in "cd"}
     pairs = [("b", "a"), ("d", "c")]
-    quiet, phases = Statistics(bench), Statistics({**bench, **uneven})
+    phases = {**bench, **uneven}
+    apart = Statistics(
+        {arm: {replace(b, folder=pair[0]): rate for b, rate in phases[arm].items()} for pair in pairs for arm in pair}
+    )
     expected = [Statistics({arm: bench[arm] for arm in pair}).ratio(*pair).half_width() for pair in pairs]
-    assert [quiet.apart(pairs).ratio(*pair).half_width() for pair in pairs] == pytest.approx(expected)
-    assert [phases.apart(pairs).ratio(*pair).half_width() for pair in pairs] == pytest.approx(expected)
-    assert min(phases.ratio(*pair).half_width() for pair in pairs) > 2 * max(expected)
-    assert quiet.apart(pairs).ratio("b", "c").variance is None
-    assert [each.comparisons for each in phases.apart(pairs).compare(pairs)] == [2, 2]
+    assert [apart.ratio(*pair).half_width() for pair in pairs] == pytest.approx(expected)
+    assert min(Statistics(phases).ratio(*pair).half_width() for pair in pairs) > 2 * max(expected)
+    assert apart.ratio("b", "c").variance is None
+    assert [each.comparisons for each in apart.compare(pairs)] == [2, 2]
 
 
 @given(benches)

@@ -18,6 +18,7 @@ from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import ScalingSweep
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
+from tfdist.bench.report.build import make_report
 from tfdist.bench.report.summary import summarize
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, run_session
@@ -228,14 +229,14 @@ def test_your_own_program_replaces_the_training(tmp_path: Path, capsys: pytest.C
     assert {entry["spec"]["cores_per_device"] for entry in plan["plan"]} == {1}
 
 
-def test_refused_arms_are_the_last_line_even_if_quiet(
+def test_refused_arms_are_named_even_if_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tfdist.cli.bench.run_session", save_nothing)
     (tmp_path / "gpus.toml").write_text('arms = [{ name = "a", strategy = "one-device", gpus = true }]')
     assert run(["bench", "--suite", "gpus.toml", "--out", "out", "--quiet"]) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "refused: 1 of 1 arm: a: the arm needs GPUs and this machine has none: run it on one that has"
+        "refused: a: the arm needs GPUs and this machine has none: run it on one that has"
     ]
 
 
@@ -258,7 +259,7 @@ def test_a_resume_says_which_turns_it_measures_again(
     assert run(["bench", "--suite", "tiny.toml", "--out", "out", "--quiet"]) == 1
     assert "1 of 2 turns left" in capsys.readouterr().err
     assert run(["bench", "--resume", "out", "--dry-run"]) == 0
-    assert "\n1 turn left of 2, and 1 of one device again beside them, in 1 start of" in capsys.readouterr().out
+    assert "\n1 turn left of 2, and 1 again that they are compared with, in 1 start of" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("step_s", "code"), [(0.115, 1), (0.1, 0)])
@@ -268,7 +269,7 @@ def test_a_gate_compares_each_arm_with_its_base(
     behaviour = {"one-device": {"step_s": step_s, "noise": 0.005}, "one-device (base)": {"noise": 0.005}}
     fakes = RunnerHooks(Progress(), FakeArms(behaviour=behaviour))
     monkeypatch.setattr("tfdist.cli.bench.run_session", lambda session, *_: run_session(session, fakes))
-    monkeypatch.setattr("tfdist.cli.bench.report_on", lambda *_: SimpleNamespace(to_json=dict))
+    monkeypatch.setattr("tfdist.cli.bench.report_on", lambda session, *_: make_report([session.root]))
     (tmp_path / "train.py").write_text("import tfdist.measure")
     words = ["--suite", "cpu", "--arm", "one-device", "--against", ".", "--fail-slower", "5%", "--out", "out"]
     assert run(["bench", *words, "--json", "--", "python", "train.py"]) == code
@@ -279,14 +280,33 @@ def test_a_gate_compares_each_arm_with_its_base(
     assert re.search(rf"^one-device: [01]\.\d+ times its base \([\d.]+ to [\d.]+\): {verdict}$", printed.err, re.M)
 
 
-@pytest.mark.parametrize("turns", ["none", "too few for an interval"])
-def test_a_gate_that_compared_nothing_has_an_exit_code_of_its_own(turns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fakes = RunnerHooks(Progress(), FakeArms())
-    saved = save_nothing if turns == "none" else lambda session, *_: run_session(session, fakes)
+@pytest.mark.parametrize(
+    ("rounds", "ends", "said"),
+    [
+        (0, {}, "no turn was measured: no report"),
+        (2, {}, "one-device: 1.000 times its base: no measurable difference"),
+        (
+            4,
+            {"one-device (base)": {"ends": -1}},
+            "one-device: not compared with its base: one of them was not measured",
+        ),
+    ],
+)
+def test_a_gate_that_lacks_an_arm_does_not_pass(
+    rounds: int,
+    ends: dict[str, dict[str, int]],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fakes = RunnerHooks(Progress(), FakeArms(behaviour=ends))
+    saved = (lambda session, *_: run_session(session, fakes) * 0) if rounds else save_nothing
     monkeypatch.setattr("tfdist.cli.bench.run_session", saved)
-    monkeypatch.setattr("tfdist.cli.bench.report_on", lambda *_: SimpleNamespace(to_json=dict))
-    words = ["--arm", "one-device", "--rounds", "2", "--against", ".", "--fail-slower", "5%", "--quiet", "--", "true"]
-    assert run(["bench", "--suite", "cpu", *words]) == 3
+    if rounds:
+        monkeypatch.setattr("tfdist.cli.bench.report_on", lambda session, *_: make_report([session.root]))
+    words = ["--arm", "one-device", "--arm", "mirrored/auto", "--rounds", str(rounds or 1), "--against", "."]
+    assert run(["bench", "--suite", "cpu", *words, "--fail-slower", "5%", "--", "true"]) == 3
+    assert said in "".join(capsys.readouterr()).splitlines()
 
 
 @pytest.mark.parametrize(("form", "load"), [("bencher", load_bencher), ("github", load_github)])

@@ -1,8 +1,11 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis.strategies import integers
 
-from tfdist.bench.compare.gate import gate_starts, is_too_slow, parse_share
+from tfdist.bench.compare.gate import LONGEST, gate_needs, is_too_slow, parse_share
+from tfdist.bench.noise import FEWEST_SURE
 from tfdist.bench.statistics import Comparison, Interval
 from tfdist.launch.errors import TfdistError
 
@@ -29,6 +32,13 @@ def test_only_an_interval_below_the_bound_is_too_slow() -> None:
 
 
 def test_a_gate_needs_more_starts_for_a_smaller_bound_and_for_more_arms() -> None:
-    assert [gate_starts(pairs, 0.05, 3) for pairs in (1, 2, 4, 8)] == [13, 16, 20, 25]
-    assert gate_starts(1, 0.1, 3) == 4 < gate_starts(1, 0.05, 3) < gate_starts(1, 0.03, 3)
-    assert gate_starts(1, 0.05, rounds=1) > gate_starts(1, 0.05, rounds=10)
+    assert [gate_needs(pairs, 0.05, 3)[0] for pairs in (1, 2, 4, 8)] == [13, 16, 20, 24]
+    assert gate_needs(1, 0.1, 3)[0] == FEWEST_SURE < gate_needs(1, 0.05, 3)[0] < gate_needs(1, 0.03, 3)[0]
+    assert gate_needs(1, 0.05, rounds=1)[0] > gate_needs(1, 0.05, rounds=10)[0]
+    assert gate_needs(2, 0.03, 3)[0] == gate_needs(1, 0.001, 3)[0] == LONGEST + 1
+
+
+def test_the_intervals_of_a_gate_leave_room_to_see_twice_its_bound() -> None:
+    for pairs, bound in itertools.product((1, 2, 8), (0.04, 0.05, 0.1)):
+        _, precision = gate_needs(pairs, bound, 3)
+        assert 0.01 < precision < (1 - bound) / (1 - 2 * bound) - 1
