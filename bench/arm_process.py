@@ -141,15 +141,7 @@ class _ArmThread:
         ):
             self.turn = TurnState(job, fleet)
             outcome, record = run_training(
-                job,
-                start.spec,
-                writer,
-                start.policy,
-                self._listen,
-                fleet=fleet,
-                arm=start.arm,
-                needs_tensorflow=not start.command,
-                paced=True,
+                job, start.spec, writer, start.policy, self._listen, fleet=fleet, arm=start.arm, paced=True
             )
         return _with_command(replace(record, reason=HINT.join((record.reason, *outcome.hints))), start)
 

@@ -148,17 +148,14 @@ def rows_of(found: BurnResult) -> Iterator[CheckResult]:
         yield CheckResult("burn", name, Verdict.FAILED, reason, "see the other rows, or run it with 'tfdist launch'")
     usual = median(found.images_per_s.values()) if found.images_per_s else 0.0
     for host, rate in found.images_per_s.items():
-        text, hot = f"{rate:,.0f} images/s", found.throttled.get(host, "")
+        text, hot, fix = f"{rate:,.0f} images/s", found.throttled.get(host, ""), ""
         note = f"; GPUs slowed down: {hot}" if hot else ""
         if rate < SLOW_HOST * usual:
             text += f", {rate / usual:.0%} of the median of the hosts ({usual:,.0f})"
             fix = f"look for other programs, limits of its cgroup, heat and memory errors, or --exclude {host.name}"
         elif hot:
             fix = "check its cooling and power limits with 'nvidia-smi -q -d PERFORMANCE'"
-        else:
-            yield CheckResult("compute", host.name, Verdict.OK, text)
-            continue
-        yield CheckResult("compute", host.name, Verdict.WARNING, text + note, fix)
+        yield CheckResult("compute", host.name, Verdict.WARNING if fix else Verdict.OK, text + note, fix)
     best: dict[Host, float] = {}
     for pair, speed in found.busbw.items():
         for host in pair:
@@ -168,15 +165,13 @@ def rows_of(found: BurnResult) -> Iterator[CheckResult]:
         name, text = f"{one.name} - {other.name}", f"all-reduce {speed * 1e3:,.0f} MB/s"
         slow = [host.name for host in (one, other) if best[host] < SLOW_LINK * top]
         busy = [host.name for host in (one, other) if found.images_per_s.get(host, usual) < SLOW_HOST * usual]
+        fix = "check cables, switches and rate limits, or choose another network with --interface"
         if busy:
-            yield CheckResult("exchange", name, Verdict.OK, f"{text}; {busy[0]} computes too slowly to tell")
-            continue
-        if slow:
+            text, fix = f"{text}; {busy[0]} computes too slowly to tell", ""
+        elif slow:
             text += f": every link of {slow[0]} is slow; those of the others reach {top * 1e3:,.0f} MB/s"
         elif speed < SLOW_LINK * min(best[one], best[other]):
             text += f": each of the two reaches {min(best[one], best[other]) * 1e3:,.0f} MB/s with another host"
         else:
-            yield CheckResult("exchange", name, Verdict.OK, text)
-            continue
-        fix = "check cables, switches and rate limits, or choose another network with --interface"
-        yield CheckResult("exchange", name, Verdict.WARNING, text, fix)
+            fix = ""
+        yield CheckResult("exchange", name, Verdict.WARNING if fix else Verdict.OK, text, fix)

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -37,17 +37,17 @@ class BenchFile:
     """UTC, ISO 8601."""
     plan: tuple[PlannedRun, ...]
     hosts: tuple[str, ...] = (LOCAL.name,)
-    last_rounds: tuple[int, ...] = ()
+    last_rounds: tuple[PositiveInt, ...] = ()
     """Last rounds of each start of the processes, if the bench was extended; empty: the rounds are spread evenly."""
-    floor: float = FLOOR
+    floor: Annotated[float, Between(0, 1)] = FLOOR
     """`Statistics.floor`, as the machine's history was when the bench began."""
     machine: str = ""
     """`same_arms.machine_name`."""
-    precision: float | None = None
+    precision: Annotated[float, Between(0, 1)] | None = None
     """Starts are added until half of each ratio's interval is at most this share of it; None: none are."""
-    most_starts: int = 200
+    most_starts: PositiveInt = 200
     """No more are added then."""
-    fail_slower: float | None = None
+    fail_slower: Annotated[float, Between(0, 1)] | None = None
     """The bound of the gate on versions; None: there is none."""
 
     @property
@@ -68,21 +68,6 @@ class BenchFile:
         """Plain JSON values, with the format's version."""
         plan = [asdict(run) for run in self.plan]
         return {**vars(self), "format": FORMAT, "suite": self.suite.to_json(), "plan": plan}
-
-
-@dataclass(frozen=True)
-class _BenchJson:
-    suite: Mapping[str, Any]
-    command: str
-    started: str
-    plan: tuple[PlannedRun, ...]
-    hosts: tuple[str, ...] = (LOCAL.name,)
-    last_rounds: tuple[PositiveInt, ...] = ()
-    floor: Annotated[float, Between(0, 1)] = FLOOR
-    machine: str = ""
-    precision: Annotated[float, Between(0, 1)] | None = None
-    most_starts: PositiveInt = BenchFile.most_starts
-    fail_slower: Annotated[float, Between(0, 1)] | None = None
 
 
 @dataclass(frozen=True)
@@ -188,11 +173,11 @@ def read_bench(root: Path) -> BenchFile | None:
         form = data.get("format") if isinstance(data, dict) else None
         if form != FORMAT:
             raise TfdistError(f"{path} has format {form!r}: this tfdist reads format {FORMAT}")
-        stored = from_json({**printable(data), "suite": data.get("suite")}, _BenchJson)
-        suite = parse_suite(stored.suite, str(path))
+        stored = from_json({**printable(data), "suite": {"arms": []}}, BenchFile)  # a suite has the keys of its TOML
+        suite = parse_suite(from_json(data.get("suite"), dict[str, Any]), str(path))
     except (OSError, ValueError, RecursionError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
-    return BenchFile(**{**vars(stored), "suite": suite})
+    return replace(stored, suite=suite)
 
 
 def check_new(root: Path, way_out: str) -> None:

@@ -81,6 +81,11 @@ class Comparison:
             return ArmVerdict.CANNOT_TELL
         return ArmVerdict.FASTER if self.interval.low > 1 else ArmVerdict.SLOWER
 
+    def __str__(self) -> str:
+        """`1.12 times (95% interval 1.05 to 1.20)`."""
+        of = self.interval
+        return f"{self.ratio:.2f} times" + (f" ({of.level:.0%} interval {of.low:.2f} to {of.high:.2f})" if of else "")
+
 
 @dataclass(frozen=True)
 class Estimate:

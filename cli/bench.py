@@ -81,7 +81,7 @@ def run_bench(
     code, rows = _judge(versions, session.bench.fail_slower, code, stream, quiet)
     if export is ExportFormat.JSON:
         content = {**report.to_json(), **({"versions": rows} if rows else {})} if report else {}
-        typer.echo(dumps({"exit_code": code, "folder": str(session.root), **content}))
+        typer.echo(dumps({"format": 2, "exit_code": code, "folder": str(session.root), **content}))
     elif export:
         typer.echo(dumps(exported((*(figures_of(report) if report else ()), *ratios_of(versions)), export)))
     return code
@@ -190,6 +190,9 @@ OPTIONS: dict[str, Any] = option_rows(
         "for more starts.",
     ),
     baseline=(str, "The arm that all others are compared with. Default: the suite's, or one-device."),
+    explain=(bool, "Divide the time that each arm of several devices loses into its causes. Adds the arms it needs."),
+    trace=(bool, "After its turns, trace five steps of each arm with tf.profiler, for TensorBoard."),
+    collectives=(Path, "Results of 'tfdist collectives' on these hosts, for the most images/s the network allows."),
 )
 OPTIONS |= option_rows(
     TIMING,
@@ -201,25 +204,10 @@ OPTIONS |= option_rows(
         "only. Default: the suite's, or 4.",
     ),
     isolated=(bool, "Restart an arm's processes for each turn, with no other arm alive. Slow."),
-    budget=(
-        Seconds,
-        "As many starts and rounds as fit into this time, for example 10m. With --rounds: at most that many.",
-    ),
+    budget=(Seconds, "As many starts and rounds as fit into this time, as 10m. With --rounds: at most that many."),
     precision=(str, "Add starts until every ratio is sure to within this share, for example 3%, or --budget is over."),
+    seed=(int, "Seed of the order of starts and turns. Default: the suite's."),
 )
-OPTIONS |= option_rows(
-    WHAT,
-    explain=(
-        bool,
-        "Divide the time that each arm with several devices loses into its causes. Adds the arms this needs.",
-    ),
-    trace=(bool, "After its turns, trace five steps of each arm with tf.profiler, for TensorBoard."),
-    collectives=(
-        Path,
-        "Results of 'tfdist collectives' on these hosts, for the most images/s that the network allows.",
-    ),
-)
-OPTIONS |= option_rows(TIMING, seed=(int, "Seed of the order of starts and turns. Default: the suite's."))
 OPTIONS |= option_rows(
     OUTPUT,
     out=(Path, "A new folder for the results. Default: bench_results/TIME-SUITE."),

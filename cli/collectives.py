@@ -17,23 +17,14 @@ from tfdist.bench.collectives.table import columns_for, lines_of_table, to_json
 from tfdist.bench.progress import progress_on
 from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
-from tfdist.cli.options import (
-    Json,
-    gather,
-    host_options,
-    option,
-    refuse_tf_config,
-    seconds,
-    timeout_options,
-    training_options,
-)
+from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options, training_options
 from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import refusals
 from tfdist.cli.show.output import columns_of, never_block, wait_for_reader
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
-from tfdist.jobs.options import HOW, SIZE, TIMING, WHAT, Seconds
+from tfdist.jobs.options import HOW, OUTPUT, SIZE, TIMING, WHAT, Seconds
 from tfdist.launch.doctor.preflight import measure_neighbours
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
@@ -180,58 +171,44 @@ def report_folder(root: Path, out: Path | None, *, json: bool) -> None:
 
 Choice = TypeVar("Choice", bound=Enum)
 
-Op = Annotated[CollectiveOp, option("--op", "all-reduce, all-gather, broadcast or reduce-to-one.", WHAT)]
-ARMS: dict[str, Any] = option_rows(
+OPTIONS: dict[str, Any] = option_rows(
     WHAT,
+    op=(CollectiveOp, "all-reduce, all-gather, broadcast or reduce-to-one. Default: all-reduce."),
     sizes=(str, "1K:64M (each twice the one before), 1K:64M:4 (4 times) or 1K,64K,1M. Default: 1K:64M:4."),
-    model_gradients=(
-        bool,
-        "All gradients of the model in one call, as a training step exchanges them. Without --sizes: only these.",
-    ),
+    model_gradients=(bool, "All gradients of a model in one call, as in a training step. Without --sizes: only these."),
 )
-ARMS |= option_rows(
+OPTIONS |= option_rows(
     SIZE,
     workers=(str, "Numbers of worker processes on all hosts together, for example 2,4. Default: as for launch."),
     devices=(str, "Numbers of devices of one process, for example 2,4. Default: all GPUs, or 2 on a CPU."),
 )
-ARMS |= option_rows(
+OPTIONS |= option_rows(
     HOW,
     communication=(str, "Between processes: auto, ring, nccl. Default: auto,ring, or ring,nccl with GPUs."),
-    cross_device=(
-        str,
-        "Between the devices of one process: auto, nccl, hierarchical-copy, reduction-to-one. Default: all of them.",
-    ),
+    cross_device=(str, "Between devices of a process: auto, nccl, hierarchical-copy, reduction-to-one. Default: all."),
     bytes_per_pack=(str, "Pack sizes to try with --model-gradients, for example 1M,4M. One pack is added."),
+    gradient_dtype=(closed.GradientDtype, "float32, bfloat16 or float16. Default: float32."),
 )
-"""The options that say what is measured: annotations by name, in the order of the help."""
-Turn = Annotated[
-    Seconds | None, seconds("--turn", "Timed part of a turn, divided between its sizes. Default: 2s.", TIMING)
-]
-Dtype = Annotated[closed.GradientDtype, option("--gradient-dtype", "float32, bfloat16 or float16.", HOW)]
-Rounds = Annotated[int, option("--rounds", "Turns of each arm, in all; 3 or more give intervals.", TIMING)]
-Incarnations = Annotated[
-    int, option("--incarnations", "Starts of each arm's processes, over which the rounds are spread.", TIMING)
-]
-Seed = Annotated[int, option("--seed", "Seed of the order of turns and sizes.", TIMING)]
-Out = Annotated[Path | None, option("--out", "A new folder for the results. Default: bench_results/TIME-collectives.")]
+OPTIONS |= option_rows(
+    TIMING,
+    rounds=(int, "Turns of each arm, in all; 3 or more give intervals. Default: 12."),
+    turn=(Seconds, "Timed part of a turn, divided between its sizes. Default: 2s."),
+    incarnations=(int, "Starts of each arm's processes, over which the rounds are spread. Default: 4."),
+    seed=(int, "Seed of the order of turns and sizes. Default: 0."),
+)
+OPTIONS |= option_rows(OUTPUT, out=(Path, "A new folder for the results. Default: bench_results/TIME-collectives."))
+"""What is measured, and how: annotations by name, in the order of the help."""
 DryRun = Annotated[bool, option("--dry-run", "Show the turns and the sizes; start nothing.")]
 
 
 @host_options(NOT_FOR_BENCHES)
 @timeout_options()
 @training_options(("model", "alpha", "classes"))
-@gather("given", ARMS)
+@gather("given", OPTIONS)
 def collectives(
     ctx: typer.Context,
-    op: Op = CollectiveOptions.op,
     *,
     given: Mapping[str, Any],
-    gradient_dtype: Dtype = CollectiveOptions.gradient_dtype,
-    rounds: Rounds = CollectiveOptions.rounds,
-    turn: Turn = None,
-    incarnations: Incarnations = CollectiveOptions.incarnations,
-    seed: Seed = 0,
-    out: Out = None,
     dry_run: DryRun = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -258,8 +235,9 @@ def collectives(
     The exit code is 1 if an arm failed or a result was wrong, 130 after Ctrl-C, else 0.
     """
     refuse_tf_config()
+    as_given = ("op", "gradient_dtype", "rounds", "incarnations", "seed", "out")
     options = CollectiveOptions(
-        op=op,
+        **{name: given[name] for name in as_given if given[name] is not None},
         sizes=parse_sizes(given["sizes"]) if given["sizes"] else (),
         communication=_several(closed.Communication, given["communication"], "--communication"),
         cross_device=_several(closed.CrossDevice, given["cross_device"], "--cross-device"),
@@ -268,12 +246,7 @@ def collectives(
         model_gradients=bool(given["model_gradients"]),
         model=choices,
         pack_sizes=tuple(parse_size(part, "--bytes-per-pack", 0) for part in _words(given["bytes_per_pack"])),
-        gradient_dtype=gradient_dtype,
-        rounds=rounds,
-        incarnations=incarnations,
-        turn_s=turn or CollectiveOptions.turn_s,
-        seed=seed,
-        out=out,
+        turn_s=given["turn"] or CollectiveOptions.turn_s,
         command=redact_command(["tfdist", *sys.argv[1:]]),
     )
     if ctx.obj is not None:

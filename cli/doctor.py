@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 import tfdist
-from tfdist.cli.options import Port, host_options, option, seconds, timeout_options
+from tfdist.cli.options import Json, Port, host_options, option, seconds, timeout_options
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.show.output import agrees, columns_of, never_block, wait_for_reader
 from tfdist.cli.show.rows import aligned
@@ -166,7 +166,7 @@ def doctor(
     bundle: Annotated[str | None, option("--bundle", "Pack this run, or folder of a bench, for a bug report.")] = None,
     runs_dir: RunsDir = RUNS_DIR,
     yes: Annotated[bool, option("--yes", "Do not ask before --bundle writes the archive.", short=("-y",))] = False,
-    json: Annotated[bool, option("--json", "Print the rows as JSON.")] = False,
+    json: Json = False,
     verbose: Annotated[bool, option("--verbose", "Also which Keras works with which strategy.", short=("-v",))] = False,
 ) -> None:
     """Check whether a job could start. Shows how to fix what is wrong, on this machine or on many hosts.
@@ -213,7 +213,7 @@ def doctor(
         ]
         keras = {str(name): keras_json(name) for name in CATALOG}
         found = {"can_start": can_start(rows), "rows": [asdict(row) for row in rows], "links": links, "keras": keras}
-        typer.echo(dumps(found, indent=1))
+        typer.echo(dumps({"format": 1, **found}))
     else:
         show(rows)
         if verbose or not can_start(rows):

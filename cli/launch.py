@@ -17,15 +17,15 @@ import typer
 from tfdist.cli.options import (
     Json,
     Port,
+    gather,
     host_options,
     option,
     recovery_options,
     refuse_tf_config,
-    seconds,
     timeout_options,
     training_options,
 )
-from tfdist.cli.run_argument import RUNS_DIR, RunsDir, argument
+from tfdist.cli.run_argument import RUNS_DIR, RunsDir, argument, option_rows
 from tfdist.cli.run_launch import RunOptions, checked_plan, launch_detached, run_launch
 from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.jobs.host_selection import HostSelection
@@ -131,64 +131,44 @@ def _use_config(ctx: typer.Context, value: Path | None) -> Path | None:
     return value
 
 
+OPTIONS: dict[str, Any] = option_rows(
+    WHAT,
+    config=(Path, 'TOML file of options and of --set: workers = 2, command = ["train.py"].', {"first": _use_config}),
+    env=(
+        list[str],
+        "Variable of every task: NAME=VALUE, NAME to copy it, or a pattern as 'NCCL_*'. Repeatable.",
+        {"short": ("-x",)},
+    ),
+    env_file=(Path, "File of NAME=VALUE lines, set for every task."),
+    inherit=(SourceName, f"Run only this task of the cluster in the environment: {', '.join(SourceName)}."),
+    no_wait_for_peers=(bool, "With --inherit: start without the other tasks."),
+    trace=(bool, "Trace the end of the warm-up for TensorBoard."),
+)
+OPTIONS |= option_rows(TIMEOUTS, timeout=(Seconds, "Stop the job after this time, with exit code 124."))
+OPTIONS |= option_rows(RECOVERY, requeue=(int, "In a Slurm batch job: requeue it after exit code 42, at most N times."))
+OPTIONS |= option_rows(HOSTS, burn=(Seconds, "First let the hosts work for this time; stop if one is slow."))
+
+
 @training_options()
 @host_options()
 @recovery_options()
 @timeout_options()
+@gather("given", OPTIONS)
 def launch(
     ctx: typer.Context,
     choices: Mapping[str, Any],
     selection: HostSelection,
     *,
     recovery: Recovery,
-    timeout: Annotated[
-        Seconds | None, seconds("--timeout", "Stop the job after this time, with exit code 124.", TIMEOUTS)
-    ] = None,
+    given: Mapping[str, Any],
     policy: Policy,
     command: Annotated[list[str] | None, argument("-- COMMAND", "Your own program, run as every task.")] = None,
-    config: Annotated[
-        Path | None,
-        option(
-            "--config",
-            'TOML file of options and of --set: workers = 2, command = ["train.py"].',
-            WHAT,
-            first=_use_config,
-        ),
-    ] = None,
     port: Port = None,
-    env: Annotated[
-        list[str] | None,
-        option(
-            "--env",
-            "Variable of every task: NAME=VALUE, NAME to copy it, or a pattern as 'NCCL_*'. Repeatable.",
-            WHAT,
-            short=("-x",),
-        ),
-    ] = None,
-    env_file: Annotated[
-        Path | None, option("--env-file", "File of NAME=VALUE lines, set for every task.", WHAT)
-    ] = None,
-    inherit: Annotated[
-        SourceName | None,
-        option("--inherit", f"Run only this task of the cluster in the environment: {', '.join(SourceName)}.", WHAT),
-    ] = None,
-    no_wait_for_peers: Annotated[
-        bool, option("--no-wait-for-peers", "With --inherit: start without the other tasks.", WHAT)
-    ] = False,
     name: Annotated[str, option("--name", "Name of the run, used for its folder.")] = "launch",
     runs_dir: RunsDir = RUNS_DIR,
     metrics: Annotated[str | None, option("--metrics", "Serve Prometheus figures at [HOST]:PORT.")] = None,
     metrics_file: Annotated[Path | None, option("--metrics-file", "Write them to this file every 5 s.")] = None,
-    requeue: Annotated[
-        int | None,
-        option("--requeue", "In a Slurm batch job: requeue it after exit code 42, at most N times.", RECOVERY),
-    ] = None,
     detach: Annotated[bool, option("--detach", "Return when the tasks run; see 'tfdist logs'.", short=("-d",))] = False,
-    trace: Annotated[bool, option("--trace", "Trace the end of the warm-up for TensorBoard.", WHAT)] = False,
-    burn: Annotated[
-        Seconds | None,
-        seconds("--burn", "First let the hosts work for this time; stop if one is slow.", HOSTS),
-    ] = None,
     dry_run: Annotated[
         bool, option("--dry-run", "Print each task's TF_CONFIG, variables and command; start nothing.")
     ] = False,
@@ -225,13 +205,13 @@ def launch(
     with refusals_logged():
         if detach and dry_run:
             raise TfdistError("--detach and --dry-run: a dry run starts nothing; omit one of them")
-        inherited = _inherit(inherit, no_wait_for_peers)
-        check_requeue(requeue, recovery, inherited, own=bool(command))
-        variables = forwarded_variables(env or (), env_file, os.environ)
+        inherited = _inherit(given["inherit"], bool(given["no_wait_for_peers"]))
+        check_requeue(given["requeue"], recovery, inherited, own=bool(command))
+        variables = forwarded_variables(given["env"] or (), given["env_file"], os.environ)
         limit = choices.get("log_limit", LOG_LIMIT)
         choices = {name: value for name, value in choices.items() if name != "log_limit"}
         job = LaunchOptions(choices, tuple(command or ()), port, variables, inherited, recovery)
-        policy = replace(policy, timeout_s=timeout, log_limit=limit, **recovery.policy)
+        policy = replace(policy, timeout_s=given["timeout"], log_limit=limit, **recovery.policy)
         options = RunOptions(
             name=name,
             runs_dir=runs_dir,
@@ -240,14 +220,14 @@ def launch(
             output=output,
             lines=LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet),
             metrics=metrics_options(metrics, metrics_file),
-            trace=trace,
-            burn_s=burn,
-            requeue=requeue,
+            trace=bool(given["trace"]),
+            burn_s=given["burn"],
+            requeue=given["requeue"],
         )
         if ctx.obj is not None:
             ctx.obj.submit(ctx, lambda machines: checked_plan(job, options, machines), policy, job)
             return
-        check_slurm(requeue, os.environ)
+        check_slurm(given["requeue"], os.environ)
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
         source = find_resumed(recovery, runs_dir, job.command, remote=remote, shared=inherited is not None)
         run = partial(run_launch, replace(job, source=source), selection, policy, options)

@@ -1,8 +1,9 @@
 """`tfdist predict`."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,49 +13,30 @@ from tfdist.bench.predict.prediction import predict as predict_folder
 from tfdist.bench.predict.section import REFERENCES, prediction_section
 from tfdist.bench.report.section import Page
 from tfdist.bench.report.write import write_page
-from tfdist.cli.options import Json, option
-from tfdist.cli.run_argument import argument
+from tfdist.cli.options import Json, gather
+from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.show.rows import PlainConsole, show_rows
+from tfdist.jobs.options import OUTPUT
 from tfdist.launch.json_files import dumps
 from tfdist.launch.quantities import parse_bandwidth, parse_counts, parse_seconds, parse_size
 
+OPTIONS = option_rows(
+    OUTPUT,
+    collectives=(Path, "Folder of a 'tfdist collectives' between the same hosts; multiworker arms need it."),
+    devices=(str, "Numbers of devices, as 1,2,4,8 or 1,2,4,...,512. Default: 1,2,4,...,512."),
+    bandwidth=(str, "Bandwidth of a TCP stream between two hosts, as 10Gbit or 1.2GB/s. Default: that of the sweep."),
+    latency=(str, "One-way latency between two hosts, as 50us. Default: that of the sweep."),
+    worth=(str, "A device pays if it adds this share of what one device alone does, as 50% or 0.5. Default: 50%."),
+    gradient_bytes=(str, "Bytes of the gradients of your own program in float32, as 14M (M: 1024 x 1024)."),
+    arm=(list[str], "Only the arms that match, as 'multiworker/*'; can be repeated."),
+    out=(Path, "Write a report into this folder: report.html with plots, report.md, prediction.csv."),
+    verbose=(bool, "Also the sources of published figures in the plots.", {"short": ("-v",)}),
+)
 
+
+@gather("given", OPTIONS)
 def predict(
-    bench: Annotated[Path, argument("BENCH", "Folder of a bench.")],
-    collectives: Annotated[
-        Path | None,
-        option("--collectives", "Folder of a 'tfdist collectives' between the same hosts; multiworker arms need it."),
-    ] = None,
-    devices: Annotated[str, option("--devices", "Numbers of devices, as 1,2,4,8 or 1,2,4,...,512.")] = "1,2,4,...,512",
-    bandwidth: Annotated[
-        str | None,
-        option(
-            "--bandwidth",
-            "Bandwidth of a TCP stream between two hosts, as 10Gbit or 1.2GB/s. Default: as measured by the sweep.",
-        ),
-    ] = None,
-    latency: Annotated[
-        str | None,
-        option("--latency", "One-way latency between two hosts, as 50us. Default: as measured by the sweep."),
-    ] = None,
-    worth: Annotated[
-        str, option("--worth", "A device pays if it adds this share of what one device alone does, as 50% or 0.5.")
-    ] = "50%",
-    gradient_bytes: Annotated[
-        str | None,
-        option("--gradient-bytes", "Bytes of the gradients of your own program in float32, as 14M (M: 1024 x 1024)."),
-    ] = None,
-    arm: Annotated[
-        list[str] | None, option("--arm", "Only the arms that match, as 'multiworker/*'; can be repeated.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        option("--out", "Write a report into this folder: report.html with plots, report.md, prediction.csv."),
-    ] = None,
-    json: Json = False,
-    verbose: Annotated[
-        bool, option("--verbose", "Also the sources of published figures in the plots.", short=("-v",))
-    ] = False,
+    bench: Annotated[Path, argument("BENCH", "Folder of a bench.")], given: Mapping[str, Any], json: Json = False
 ) -> None:
     """Predict images/s on more devices or another network. From a bench and a sweep of all-reduces.
 
@@ -72,23 +54,23 @@ def predict(
       tfdist predict bench_results/20260101T120000Z-cpu --collectives sweep --arm 'parameter-server/*' --devices 1,2,4,8
     """
     options = PredictionOptions(
-        devices=parse_counts(devices, "--devices"),
-        bandwidth=parse_bandwidth(bandwidth, "--bandwidth") if bandwidth else None,
-        latency_s=parse_seconds(latency, "--latency", 0) if latency else None,
-        worth=parse_share(worth, "--worth"),
-        gradient_bytes=parse_size(gradient_bytes, "--gradient-bytes") if gradient_bytes else None,
-        arms=tuple(arm or ()),
+        devices=parse_counts(given["devices"] or "1,2,4,...,512", "--devices"),
+        bandwidth=parse_bandwidth(given["bandwidth"], "--bandwidth") if given["bandwidth"] else None,
+        latency_s=parse_seconds(given["latency"], "--latency", 0) if given["latency"] else None,
+        worth=parse_share(given["worth"] or "50%", "--worth"),
+        gradient_bytes=parse_size(given["gradient_bytes"], "--gradient-bytes") if given["gradient_bytes"] else None,
+        arms=tuple(given["arm"] or ()),
     )
-    prediction = predict_folder(bench, collectives, options)
+    prediction = predict_folder(bench, given["collectives"], options)
     section = prediction_section(prediction)
     console = PlainConsole(sys.stderr if json else sys.stdout)
     show_rows(console, section.tables[0].rows, ("arm", "devices", "images/s", "efficiency", "note"))
     for text in section.answer:
         console.print(text)
-    for note in section.notes[: None if verbose else -len(REFERENCES)]:
+    for note in section.notes[: None if given["verbose"] else -len(REFERENCES)]:
         console.print(note, style="dim")
-    if out:
+    if given["out"]:
         page = Page("Prediction", section.answer, (section,), commands=prediction.commands)
-        typer.echo(f"\nreport: {write_page(page, out)}", err=json)
+        typer.echo(f"\nreport: {write_page(page, given['out'])}", err=json)
     if json:
         typer.echo(dumps(prediction.to_json()))

@@ -107,7 +107,7 @@ def show_plan(planned: PlannedLaunch, fleet: Fleet | None, *, json: bool, verbos
             typer.echo(f"warning: {note.host}: {note.text}", err=True)
     tasks = [describe_plan(job, plan) for plan in job.plans]
     if json:
-        typer.echo(dumps(tasks))
+        typer.echo(dumps({"format": 1, "tasks": tasks}))
         return
     for task in tasks:
         cores = ", ".join(map(str, task["cores"])) or "any"

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Column, Table
 
-from tfdist.cli.options import option
+from tfdist.cli.options import Json
 from tfdist.cli.run_argument import argument
 from tfdist.jobs.options import KEYS, Bytes, Option, Seconds
 from tfdist.launch.agent_program.description import TRAINING_PACKAGES, package_versions
@@ -34,7 +34,7 @@ def strategies(
             complete=lambda: [*map(str, CATALOG)],
         ),
     ] = None,
-    json: Annotated[bool, option("--json", "Print the table as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """List the strategies, their options and their Keras support.
 
@@ -50,11 +50,11 @@ def strategies(
         if row is None:
             raise TfdistError(f"{strategy}: {did_you_mean(strategy, map(str, CATALOG))}")
         if json:
-            typer.echo(dumps({**_row(row, machine), "keys": [_key_row(key) for key in keys_of(row)]}, indent=1))
+            typer.echo(dumps({"format": 1, **_row(row, machine), "keys": [_key_row(key) for key in keys_of(row)]}))
         else:
             _show_one(row)
     elif json:
-        typer.echo(dumps([_row(strategy, machine) for strategy in CATALOG.values()], indent=1))
+        typer.echo(dumps({"format": 1, "strategies": [_row(strategy, machine) for strategy in CATALOG.values()]}))
     else:
         _show(machine)
 

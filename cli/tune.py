@@ -82,19 +82,10 @@ def _texts(tuning: Tuning, session: Session, command: str) -> list[str]:
     folder = f"all turns are in {session.root}: see 'tfdist report {shlex.quote(str(session.root))}'"
     if tuning.interrupted is not None:
         return ["interrupted before the options were compared: these figures name no best ones", folder]
+    ratio = f"; {tuning.best}: {tuning.comparison}" if tuning.comparison else ""
     if not tuning.gain:
-        return [f"no measurable gain over the defaults ({tuning.default}){_ratio(tuning)}", folder]
-    return [f"{tuning.best} is faster than {tuning.default}{_ratio(tuning)}:", f"  {command}", folder]
-
-
-def _ratio(tuning: Tuning) -> str:
-    """`; ring: 1.12 times (95% interval 1.05 to 1.20)`; empty without a figure."""
-    comparison = tuning.comparison
-    if comparison is None:
-        return ""
-    interval = comparison.interval
-    limits = "" if interval is None else f" ({interval.level:.0%} interval {interval.low:.2f} to {interval.high:.2f})"
-    return f"; {tuning.best}: {comparison.ratio:.2f} times{limits}"
+        return [f"no measurable gain over the defaults ({tuning.default}){ratio}", folder]
+    return [f"{tuning.best} is faster than {tuning.default}{ratio}:", f"  {command}", folder]
 
 
 def _command(tuning: Tuning, session: Session, hosts: Sequence[str]) -> str:

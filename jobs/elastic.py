@@ -62,7 +62,6 @@ class ElasticHosts:
             self.current = old
             return NextPlan(job)
         spec = resized(old.spec, workers, ps, saved)
-        assert old.plan_again is not None
         new = replace(old, spec=spec, job=old.plan_again(spec, machines))
         self.current = with_checkpoints(new, "")
         note = _counts(old.spec, spec) + _reason(job.hosts, self.current.job.hosts, hellos)

@@ -105,10 +105,10 @@ class PlannedLaunch:
     notes: tuple[str, ...]
     """Decisions that tfdist made."""
     warnings: tuple[str, ...]
+    plan_again: Callable[[Any, Machines], Job]
+    """Plans the job with another spec, on other machines."""
     checkpointing: Checkpointing | None = None
     """Its folder is empty for the one in the run's folder, until `with_checkpoints`. None: the job is not saved."""
-    plan_again: Callable[[Any, Machines], Job] | None = None
-    """Plans the job with another spec, on other machines; None: it cannot be planned again."""
     rendezvous: Rendezvous | None = None
     """Where the tasks of an inherited cluster wait for each other; None: this one starts at once."""
 
@@ -269,27 +269,22 @@ def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines
                 f"omit {inherit.flag}, or --workers and --ps"
             )
         job = replace(planned.job, first_attempt=attempt)
-        return replace(planned, job=job, notes=(*planned.notes, rules.ONE_TASK), plan_again=None)
+        return replace(planned, job=job, notes=(*planned.notes, rules.ONE_TASK))
     choices = rules.implied_choices(found, options.choices, machines[LOCAL])
     machines = local_machines(rules.machine_of_all(machines[LOCAL], found, choices["workers"]))
     options = replace(options, choices=choices, port=None)
     planned = _plan(options, machines)
     # a scheduler that has sized the thread pools may run other tasks here: this one is not pinned to cores
     sized = INTRA_OP_THREADS in os.environ and "cores_per_device" not in options.choices
-    if sized and planned.spec.cores_per_device is not None and planned.plan_again is not None:
+    if sized and planned.spec.cores_per_device is not None:
         spec = replace(planned.spec, cores_per_device=None)
         planned = replace(planned, spec=spec, job=planned.plan_again(spec, machines))
     rules.check_task(found, planned.job, planned.spec, own=bool(options.command))
     job = only_task(planned.job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
     key = Key(os.environ.get(rules.ATTEMPT, ""), os.environ.get(SECRET, ""))
-    rendezvous = Rendezvous(found.cluster, found.task, key)
-    return replace(
-        planned,
-        job=replace(job, first_attempt=attempt),
-        notes=(*planned.notes, rules.task_note(found)),
-        plan_again=None,
-        rendezvous=rendezvous if inherit.waits else None,
-    )
+    rendezvous = Rendezvous(found.cluster, found.task, key) if inherit.waits else None
+    job, notes = replace(job, first_attempt=attempt), (*planned.notes, rules.task_note(found))
+    return replace(planned, job=job, notes=notes, rendezvous=rendezvous)
 
 
 def refuse_training_options(choices: Mapping[str, Any]) -> None:

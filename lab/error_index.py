@@ -16,19 +16,30 @@ from tfdist.launch.errors import ExitCode
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "errors.md"
-PACKAGES = ("package", "cli", "launch", "strategies", "models", "jobs", "bench")
+PACKAGES = ("package", "cli", "launch", "strategies", "models", "jobs", "bench", "action")
 ERRORS = {"TfdistError": "{0}", "MissingHardwareError": "{0}", "Problem": "{0}; {1}", "Diagnosis": "{0}"}
 """Classes whose objects are messages to users: the message, with the arguments of the call."""
 CALLS = {
+    ("action/measure.py", "bench", "write"): "{0}",
     ("bench/group.py", "_end", "replace"): "<arm>: failed: {reason}",
+    ("cli/__main__.py", "run_command", "write"): "{0}",
+    ("cli/bench.py", "report_on", "echo"): "{0}",
+    ("cli/collectives.py", "_report", "echo"): "{0}",
     ("cli/command.py", "", "_fail"): "{0}",
+    ("cli/command.py", "_warn_of_variables", "echo"): "{0}",
     ("cli/launch.py", "", "TypeError"): "<file>: <key> = <value>: {0}",
+    ("cli/report.py", "open_page", "echo"): "{0}",
+    ("cli/result_folders.py", "list_skipped", "echo"): "{0}",
+    ("cli/show/report.py", "list_unreadable", "echo"): "{0}",
     ("jobs/exchange_checks.py", "check_replicas", "odd_number"): "{0}",
+    ("launch/supervision/termination_log.py", "write", "echo"): "{0}",
     ("launch/supervision/watches.py", "", "OwnConfig"): "{0}",
     ("launch/tensorflow_output.py", "", "Incompatibility"): "{1}: {2}",
+    ("models/graph/sessions.py", "_end", "write"): "{0}",
     ("models/run.py", "record_of", "Record"): "{reason}",
     ("models/strategy_check.py", "judge", "refuted"): "the program did not train under <strategy>{0}; {1}",
     ("models/training/evaluate.py", "", "warn"): "warning: {0}",
+    ("models/training/pace.py", "_warn", "write"): "{0}",
     ("models/training/restore.py", "", "warn"): "warning: {0}",
     ("models/training/saver.py", "", "warn"): "warning: {0}",
 }
@@ -46,6 +57,7 @@ RETURNS = {
 }
 """Functions that return a message or, as the last of several values, a part of one."""
 CODES = {
+    ("models/graph/sessions.py", "_end"): "70",
     ("launch/doctor/preflight.py", "ask"): "2",
     ("launch/doctor/problems.py", "port_problem"): "2",
     ("launch/doctor/checks.py", "_host_rows"): "",
@@ -70,7 +82,7 @@ AREAS = (
     Area(
         "Command line and job file",
         "Options with their values: `tfdist COMMAND --help`. `<option>` is an option, or the variable or the file that sets it.",
-        ("cli/command.py", "cli/launch.py", "cli/options.py", "cli/strategies.py", "cli/tf_config.py", "cli/show/",
+        ("cli/__main__.py", "cli/command.py", "cli/launch.py", "cli/options.py", "cli/strategies.py", "cli/tf_config.py", "cli/show/",
          "cli/check.py", "jobs/options.py", "launch/quantities.py", "launch/text.py", "launch/environment.py"),
     ),
     Area(
@@ -117,9 +129,9 @@ AREAS = (
     Area(
         "Benches, suites and reports",
         "How a bench measures, and what a suite may hold: [measuring.md](measuring.md), [questions.md](questions.md).",
-        ("bench/", "cli/bench.py", "cli/report.py", "cli/tune.py", "models/record.py"),
+        ("bench/", "cli/bench.py", "cli/report.py", "cli/result_folders.py", "cli/tune.py", "models/record.py"),
     ),
-    Area("Comparisons", "Two benches, or two versions: [compare.md](compare.md).", ("bench/compare/", "bench/against.py", "cli/compare.py")),
+    Area("Comparisons", "Two benches, or two versions: [compare.md](compare.md).", ("bench/compare/", "bench/against.py", "cli/compare.py", "action/")),
     Area("Collectives", "All-reduce by size: [collectives.md](collectives.md).", ("bench/collectives/", "cli/collectives.py", "models/collectives/")),
     Area("Predictions", "More devices, another network: [predict.md](predict.md).", ("bench/predict/", "cli/predict.py")),
     Area("Jobs of other launchers", "`--inherit`: [engines.md](engines.md).", ("launch/inherit/", "jobs/inherit.py")),
@@ -130,6 +142,8 @@ AREAS = (
     ),
 )  # fmt: skip
 NAMES = {
+    r"^tfdist: |\n+$": "",
+    r"logs: <number>$": "logs: <folder>",
     r"<place>": " on <host>",
     r"<help hint>": " 'tfdist <command> --help'",
     r"<command path>": "tfdist <command>",
@@ -141,6 +155,9 @@ IMPOSSIBLE = re.compile(r"(?!Keras 3's fit).*; install tf_keras, which tf.keras 
 """Texts of a row that the code never chooses: only one incompatibility shows before anything has started."""
 ADVICE = {
     "interrupted": "by Ctrl-C, or by a signal to tfdist",
+    "no turn was measured: no report": "the lines before say why",
+    "no turn was measured: no report; logs: <folder>": "the lines before say why",
+    "skipped <folder>: no records in it": "the other folders are read",
     "incomplete record: <missing>": "the file was damaged; run the command that wrote it again",
     "incomplete <name>: <error>": "the file was damaged; run the command that wrote it again",
     "no checkpoint in <folder> can be read": "the lines before name the file that is damaged in each",
@@ -200,6 +217,8 @@ def _sources() -> Iterator[MessageSource]:
         template = ERRORS.get(name) or CALLS.get((path, function, name)) or CALLS.get((path, "", name))
         arguments = {str(at): each for at, each in enumerate(call.node.args)}
         arguments |= {each.arg: each.value for each in call.node.keywords if each.arg}
+        if name == "echo" and "err" not in arguments:  # it goes to stdout
+            continue
         if template and re.findall(r"\{(\w+)\}", template)[0] in arguments:
             texts = _texts(template, arguments, call.node, call.scope)
             yield MessageSource(path, call.node.lineno, name, function, texts, _exit_code(call, name, function))

@@ -24,6 +24,8 @@ def check_ports(base_port: int, count: int, option: str = "--port ") -> None:
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """The task types that TF_CONFIG allows."""
+_NAMES = {**{role: role for role in ROLES}, "master": "chief"}
+"""Roles by their names in TF_CONFIG. TensorFlow 1, TFJob and older configurations call the chief master."""
 
 
 @dataclass(frozen=True, order=True)
@@ -61,14 +63,17 @@ class Cluster:
         """
         if not self.addresses:
             return None
-        peers = {
-            role: list(hosts) for role, hosts in self.addresses.items() if role != "evaluator" or role == task.role
-        }
+        peers = {role: hosts for role, hosts in self.addresses.items() if role != "evaluator" or role == task.role}
         return json.dumps({"cluster": peers, "task": {"type": task.role, "index": task.index}})
 
 
-def parse_tf_config(text: str) -> tuple[Cluster, Task]:
+def parse_tf_config(text: str, variable: str = "TF_CONFIG", names: Mapping[str, str] = _NAMES) -> tuple[Cluster, Task]:
     """The cluster and the task in a TF_CONFIG value. A master is a chief; an evaluator need not be in its cluster.
+
+    Args:
+        text: the value.
+        variable: that holds it, for messages.
+        names: the roles, by their names in the value.
 
     Raises:
         TfdistError: TensorFlow would reject the value.
@@ -77,21 +82,18 @@ def parse_tf_config(text: str) -> tuple[Cluster, Task]:
         config: dict[str, Any] = json.loads(text)
         if not all(isinstance(hosts, list) for hosts in config["cluster"].values()):
             raise TypeError
-        addresses = {_role(role): tuple(map(str, hosts)) for role, hosts in config["cluster"].items()}
-        task = Task(_role(config["task"]["type"]), int(config["task"]["index"]))
+        given = {str(name): tuple(map(str, hosts)) for name, hosts in config["cluster"].items() if hosts}
+        name, index = str(config["task"]["type"]), int(config["task"]["index"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         shape = 'JSON with lists of addresses under "cluster", and "type" and "index" under "task"'
-        raise TfdistError(f"TF_CONFIG={text!r}: must be {shape}; correct or unset it") from None
-    if len(addresses) < len(config["cluster"]):
-        raise TfdistError("TF_CONFIG: its cluster has a master and a chief, which are the same; remove one of them")
-    unknown = sorted({*addresses, task.role} - set(ROLES))
+        raise TfdistError(f"{variable}={text!r}: must be {shape}; correct or unset it") from None
+    unknown = sorted({*given, name} - names.keys())
     if unknown:
-        raise TfdistError(f"TF_CONFIG: unknown task type {unknown[0]!r}; use {', '.join(ROLES)}")
+        raise TfdistError(f"{variable}: unknown task type {unknown[0]!r}; use {', '.join(names)}")
+    addresses, task = {names[each]: hosts for each, hosts in given.items()}, Task(names[name], index)
+    if len(addresses) < len(given):
+        raise TfdistError("TF_CONFIG: its cluster has a master and a chief, which are the same; remove one of them")
     outside = task.role == "evaluator" and "evaluator" not in addresses  # as in TensorFlow's guide
     if task.index < 0 or not (outside or task.index < len(addresses.get(task.role, ()))):
-        raise TfdistError(f"TF_CONFIG: its task {task.role}:{task.index} is not in its cluster; correct one of them")
+        raise TfdistError(f"{variable}: its task {name}:{index} is not in its cluster; correct one of them")
     return Cluster(addresses), task
-
-
-def _role(name: Any) -> str:
-    return "chief" if name == "master" else str(name)  # TensorFlow 1, TFJob and older configurations: master

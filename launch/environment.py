@@ -7,27 +7,15 @@ from pathlib import Path
 
 from tfdist.launch.errors import TfdistError
 
+_OWN = (
+    "TF_GRPC_REUSE_PORT", "TFDIST_SPEC", "TFDIST_STRATEGY_CHOICE", "TFDIST_TASK", "TFDIST_AGENT", "TFDIST_EVENTS_FD",
+    "TFDIST_BARRIER_FD", "TFDIST_TURNS", "TFDIST_ATTEMPT", "TFDIST_ARM_DIR", "TFDIST_STACKS_FD", "TFDIST_CHECKPOINTING",
+)  # fmt: skip
 COMPUTED: Mapping[str, str] = {
     "TF_CONFIG": "omit it, or use --inherit tf-config",
     "CUDA_VISIBLE_DEVICES": "choose GPUs with gpus= in the hostfile, or set it for tfdist itself",
     "TFDIST_CHECKPOINT_DIR": "use --checkpoint-dir",
-    **dict.fromkeys(
-        (
-            "TF_GRPC_REUSE_PORT",
-            "TFDIST_SPEC",
-            "TFDIST_STRATEGY_CHOICE",
-            "TFDIST_TASK",
-            "TFDIST_AGENT",
-            "TFDIST_EVENTS_FD",
-            "TFDIST_BARRIER_FD",
-            "TFDIST_TURNS",
-            "TFDIST_ATTEMPT",
-            "TFDIST_ARM_DIR",
-            "TFDIST_STACKS_FD",
-            "TFDIST_CHECKPOINTING",
-        ),
-        "omit it",
-    ),
+    **dict.fromkeys(_OWN, "omit it"),
 }
 """Variables that tfdist sets for every task, and what to do instead of forwarding them."""
 SHARED = ("NCCL_", "TF_", "XLA_", "GRPC_")

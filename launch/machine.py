@@ -10,6 +10,7 @@ from tfdist.launch.cluster import Task
 from tfdist.launch.errors import MissingHardwareError, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.text import counted
+from tfdist.launch.typed_json import from_json
 
 FOR_WORKERS = ("", "worker")
 """Roles of hosts that accept workers."""
@@ -133,15 +134,7 @@ class Machine:
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Machine":
         """The machine that `describe` describes."""
-        return cls(
-            tuple(description["cores"]),
-            tuple(description["gpus"]),
-            tuple(description["gpu_ids"]),
-            python=str(description["executable"]),
-            gpu_cores=tuple(map(tuple, description["gpu_cores"])),
-            cores_in_use=tuple(description["cores_in_use"]),
-            busy=float(description["busy"]),
-        )
+        return from_json({**description, "python": description["executable"]}, cls)
 
 
 Machines = Mapping[Host, Machine]

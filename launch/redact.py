@@ -48,10 +48,7 @@ _CURL_PASSWORD = re.compile(
 )
 _NAMED: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
     (re.compile(r"([?&])([\w.~%-]+)="), re.compile(r"[^&\s#\"']*")),
-    (
-        re.compile(r"(['\"])([\w-]+)['\"]\s*:\s*"),
-        re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}\]]+"),
-    ),
+    (re.compile(r"(['\"])([\w-]+)['\"]\s*:\s*"), re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}\]]+")),
     (re.compile(r"((?<![\w-]))([\w-]+)="), re.compile(_VALUE)),
     (re.compile(r"((?<![\w-]))(--?[A-Za-z][\w-]*)\s+"), re.compile(rf"(?!--?[A-Za-z]){_VALUE}")),
 )

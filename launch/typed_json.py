@@ -162,9 +162,7 @@ _SCALARS: Mapping[Any, _Read] = {
         value if type(value) is int and -MAX_INTEGER <= value < MAX_INTEGER else _refuse(value, "an integer of 64 bits")
     ),
     float: lambda value: (
-        float(value)
-        if type(value) in (int, float) and -1.7e308 < value < 1.7e308
-        else _refuse(value, "a finite number")
+        float(value) if type(value) in (int, float) and abs(value) < 1.7e308 else _refuse(value, "a finite number")
     ),
     str: _read_str,
     bool: lambda value: value if type(value) is bool else _refuse(value, "true or false"),

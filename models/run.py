@@ -26,13 +26,10 @@ from tfdist.models.strategy_check import StrategyFacts
 from tfdist.strategies.choice import StrategyChoice
 
 NO_STEP = "and measured no step: use tfdist.measure.steps() or tfdist.measure.Callback() in the program"
-_PRIVATE = frozenset(
-    [
-        "executable", "clock", "gpu_ids", "gpu_uuids", "gpu_processes", "gpus_hidden", "gpu_devices", "gpu_cores",
-        "cuda_missing", "memory_free_bytes", "disk_free_bytes", "cores_in_use", "busy",
-        "interfaces", "gpu_faults",
-    ]
-)  # fmt: skip
+_PRIVATE = frozenset([
+    "executable", "clock", "gpu_ids", "gpu_uuids", "gpu_processes", "gpus_hidden", "gpu_devices", "gpu_cores",
+    "cuda_missing", "memory_free_bytes", "disk_free_bytes", "cores_in_use", "busy", "interfaces", "gpu_faults",
+])  # fmt: skip
 """Facts about a host that are kept out of records, which may be published."""
 
 
@@ -53,17 +50,16 @@ def run_training(
     *,
     fleet: Fleet | None = None,
     arm: str,
-    round: int = 0,
-    needs_tensorflow: bool = True,
     paced: bool = False,
     hosts: TrainingHosts | None = None,
 ) -> tuple[Outcome, Record]:
-    """Run the planned training of `spec`, by default with a fleet of its own. The last three arguments as for `launch`.
+    """Run the planned training of `spec`, by default with a fleet of its own. The last two arguments as for `launch`.
 
     Raises:
         TfdistError: no process was started.
     """
-    started = datetime.now(timezone.utc)
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    trains = type(spec) is not StrategyChoice  # otherwise it is the user's own program
     evaluations: list[Evaluation] = []
     facts = StrategyFacts()
 
@@ -72,12 +68,10 @@ def run_training(
         evaluations.extend(evaluations_in(message))
         on_message(message)
 
-    outcome = launch(
-        job, writer, policy, note, fleet=fleet, needs_tensorflow=needs_tensorflow, paced=paced, hosts=hosts
-    )
+    outcome = launch(job, writer, policy, note, fleet=fleet, needs_tensorflow=trains, paced=paced, hosts=hosts)
     if hosts is not None:
         job, spec = hosts.planned
-    record = record_of(outcome, spec, job.leading, arm=arm, round=round, started=started, with_windows=not paced)
+    record = record_of(outcome, spec, job.leading, arm=arm, started=started, with_windows=not paced)
     return outcome, checked(replace(record, evaluations=tuple(evaluations)), facts, spec, job)
 
 
@@ -97,14 +91,7 @@ def evaluations_in(message: Message) -> Iterator[Evaluation]:
 
 
 def record_of(
-    outcome: Outcome,
-    spec: StrategyChoice,
-    measuring: Collection[str],
-    *,
-    arm: str,
-    round: int,
-    started: datetime,
-    with_windows: bool = True,
+    outcome: Outcome, spec: StrategyChoice, measuring: Collection[str], *, arm: str, started: str, with_windows: bool
 ) -> Record:
     """The record of a finished job. A successful job fails if one of its `measuring` tasks sent no valid record."""
     ranks, problem = ranks_of(outcome.records)
@@ -120,7 +107,7 @@ def record_of(
     hosts = list(outcome.hosts.values())
     return Record(
         arm=arm,
-        round=round,
+        round=0,
         spec=spec.to_json(),
         status=status,
         reason=reason,
@@ -129,7 +116,7 @@ def record_of(
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
         hardware=hardware(hosts[0]) if hosts else {},
         command=redact_command(["tfdist", *sys.argv[1:]]),
-        started=started.isoformat(timespec="seconds"),
+        started=started,
         wall_s=outcome.wall_s,
         run_dir=Path(outcome.run_dir).name,
         git_commit=_git_commit(),

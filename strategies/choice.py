@@ -134,7 +134,7 @@ class StrategyChoice:
             raise TfdistError(f"a spec with a wrong value: {error}") from None
 
 
-def field_types(spec: type[StrategyChoice]) -> Mapping[str, type]:
+def field_types(spec: type[Any]) -> Mapping[str, type]:
     """The type of each field of `spec`, without the None of optional ones: name -> type; `tuple` of any tuple."""
     hints: dict[str, Any] = get_type_hints(spec)
     types = {}

@@ -128,15 +128,13 @@ def fix_of_choice(name: str, value: str, choices: Iterable[str]) -> str:
     return _GONE.get((name, value.casefold())) or did_you_mean(value, choices)
 
 
-SETTINGS = frozenset(
-    {
-        "packs", "timeout_collective", "gpu_threads", "variable_partitioner", "placement", "backup_workers",
-        "logical_gpus", "memory_growth", "memory_limit", "soft_placement", "log_device_placement", "intra_op_threads",
-        "alpha", "classes", "bn_momentum", "ema", "shuffle", "data_dir", "warmup_steps", "steps_per_window", "seed",
-        "learning_rate", "optimizer", "evaluate", "evaluator", "cores_per_device", "keep", "restart_on", "stop_on_nan",
-        "log_limit", "meta_optimizer", "step_times", "count_updates",
-    }
-)  # fmt: skip
+SETTINGS = frozenset([
+    "packs", "timeout_collective", "gpu_threads", "variable_partitioner", "placement", "backup_workers",
+    "logical_gpus", "memory_growth", "memory_limit", "soft_placement", "log_device_placement", "intra_op_threads",
+    "alpha", "classes", "bn_momentum", "ema", "shuffle", "data_dir", "warmup_steps", "steps_per_window", "seed",
+    "learning_rate", "optimizer", "evaluate", "evaluator", "cores_per_device", "keep", "restart_on", "stop_on_nan",
+    "log_limit", "meta_optimizer", "step_times", "count_updates",
+])  # fmt: skip
 """Options that few need: they are given as `--set packs=2`."""
 
 

@@ -74,3 +74,30 @@ def test_what_a_launch_writes_fits(tmp_path):
     assert {"Started", "Event", "Exited"} <= {event["kind"] for event in events}
     for event in events:
         check("events", event)
+
+
+@pytest.mark.slow
+def test_what_a_bench_writes_fits(tmp_path):
+    words = [
+        "--suite",
+        "smoke",
+        "--arm",
+        "one-device",
+        "--arm",
+        "mirrored*",
+        "--rounds",
+        "3",
+        "--turn",
+        "0.5s",
+        "--json",
+    ]
+    command = [sys.executable, "-m", "tfdist.cli", "bench", *words, "--out", str(tmp_path / "bench")]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    check("report", json.loads((tmp_path / "bench" / "report.json").read_text()))
+    printed = json.loads(done.stdout.splitlines()[-1])
+    check("report", {key: value for key, value in printed.items() if key not in ("exit_code", "folder")})
+    for name in ("turns", "records"):
+        written = lines(tmp_path / "bench" / f"{name}.jsonl")
+        assert written
+        for line in written:
+            check(name, line)

@@ -80,7 +80,7 @@ def noise_sentences(sweep: Sweep) -> Iterator[str]:
             sizes = [ours.line.seconds / theirs.line.seconds for ours, theirs in pairs]
             differ = "" if found.verdict is ArmVerdict.CANNOT_TELL else ": do not trust differences of this size"
             yield (
-                f"Noise (A/A): {arm} takes {_ratio(found)} the time of {other}, which does the same, and "
+                f"Noise (A/A): {arm} takes {found} the time of {other}, which does the same, and "
                 f"{min(sizes):.2f} to {max(sizes):.2f} times at single sizes{differ}."
             )
 
@@ -113,19 +113,13 @@ def _result(against_one: Mapping[str, Comparison]) -> str:
     slower = {pack: each for pack, each in against_one.items() if each.verdict is ArmVerdict.SLOWER}
     if faster:
         best = max(faster, key=lambda pack: faster[pack].ratio)
-        return f"packs of {best} exchange the gradients fastest, {_ratio(faster[best])} the rate of one pack"
+        return f"packs of {best} exchange the gradients fastest, {faster[best]} the rate of one pack"
     if len(slower) == len(against_one):
         nearest = max(slower, key=lambda pack: slower[pack].ratio)
-        return f"one pack is the fastest; packs of {nearest}, the next, have {_ratio(slower[nearest])} its rate"
+        return f"one pack is the fastest; packs of {nearest}, the next, have {slower[nearest]} its rate"
     rest = [pack for pack in against_one if pack not in slower]
     measurably = f"; packs of {listed(slower)} are measurably slower" if slower else ""
     return f"no measurable difference between one pack and packs of {listed(rest)}{measurably}"
-
-
-def _ratio(comparison: Comparison) -> str:
-    interval = comparison.interval
-    limits = "" if interval is None else f" ({interval.level:.0%} interval {interval.low:.2f} to {interval.high:.2f})"
-    return f"{comparison.ratio:.2f} times{limits}"
 
 
 @dataclass(frozen=True)

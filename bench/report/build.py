@@ -145,9 +145,15 @@ SECTIONS: Sequence[Callable[[ReportData], Section | None]] = (
 """Each in a file of `bench/report/sections`. None: the folders hold no data for it."""
 
 
+ACROSS_ARMS = (kinds_section, scaling_section, efficiency_section)
+"""Those that compare arms with each other, and not with earlier versions."""
+
+
 def sections_of(measured: ReportData) -> tuple[Section, ...]:
     """The sections that have data."""
-    return tuple(section for make in SECTIONS if (section := make(measured)) is not None)
+    versions = any(row.has_base for row in measured.rows)
+    makers = [make for make in SECTIONS if not versions or make not in ACROSS_ARMS]
+    return tuple(section for make in makers if (section := make(measured)) is not None)
 
 
 def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:

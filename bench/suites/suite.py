@@ -14,16 +14,12 @@ from tfdist.jobs.presets import PRESETS
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.text import did_you_mean
+from tfdist.strategies.choice import field_types
 from tfdist.strategies.options import option_text
 
 MOST_ROUNDS = 100_000
 _toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 _BUILT_IN = Path(__file__).parent
-_TYPES: Mapping[str, type] = {
-    "name": str, "description": str, "preset": str, "rounds": int, "incarnations": int, "turn": float, "warmup": float,
-    "window": float, "isolated": bool, "timeout": float, "scaling": str, "seed": int, "explain": bool,
-    "until_accuracy": float, "baseline": str, "against": str,
-}  # fmt: skip
 _IN_SECONDS = ("turn", "warmup", "window", "timeout")
 """Keys whose field ends with `_s`."""
 _FIXED: Mapping[str, str] = {"weak": "batch_size", "strong": "global_batch_size"}
@@ -85,6 +81,10 @@ class Suite:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; the arms of [matrix] are written out."""
         return {**{key: getattr(self, _field(key)) for key in _TYPES}, "arms": [arm.to_json() for arm in self.arms]}
+
+
+_TYPES = {name.removesuffix("_s"): kind for name, kind in field_types(Suite).items() if name != "arms"}
+"""The type of each key of a suite."""
 
 
 def built_in_suites() -> tuple[str, ...]:

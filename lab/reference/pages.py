@@ -286,7 +286,7 @@ def _exit_codes_page() -> str:
             f"code of the culprit, and with {SIGNALS} and the number of the signal if a signal ended it.\n",
             table(("code", "meaning"), rows),
             "[When a job fails](../failures.md) says how the culprit is found, and what its sentence means. With `--json`",
-            "the last line of stdout has the code as `exit_code`, with the `reason`.",
+            "the last line of stdout has the code of a job or of wrong input as `exit_code`, with the `reason`.",
         )
     )
 

@@ -78,8 +78,7 @@ def _segments(pid: int) -> Mapping[str, float]:
 
 
 def _disk_free_share(pid: int) -> float:
-    try:
+    with suppress(OSError):
         disk = os.statvfs(f"/proc/{pid}/cwd")
-    except OSError:
-        return 1.0
-    return disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0
+        return disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0
+    return 1.0

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from tfdist.launch.agent_program.gpus import describe_gpus
-from tfdist.launch.agent_program.system import first_value, read_text, temporary_root
+from tfdist.launch.agent_program.system import available_bytes, first_value, read_text, temporary_root
 
 
 def cgroup_folders(controller: str, root: str = "", pid: int | str = "self") -> list[str]:
@@ -128,8 +128,6 @@ def describe() -> dict[str, Any]:
     cores = usable_cores(use, core_limit)
     kernel = os.uname()
     page, disk = os.sysconf("SC_PAGE_SIZE"), os.statvfs(temporary_root())
-    available = first_value("/proc/meminfo", "MemAvailable").split()  # counts the page cache as free
-    free = int(available[0]) * 1024 if available else page * os.sysconf("SC_AVPHYS_PAGES")
     return {
         "host": socket.gethostname(),
         "python": sys.version.split()[0],
@@ -140,7 +138,7 @@ def describe() -> dict[str, Any]:
         "core_limit": core_limit,
         "cpu": first_value("/proc/cpuinfo", "model name") or kernel.machine,
         "memory_bytes": min([page * os.sysconf("SC_PHYS_PAGES"), *(limit for limit, _ in memory_limits)]),
-        "memory_free_bytes": min([free, *(max(0, limit - used) for limit, used in memory_limits)]),
+        "memory_free_bytes": min([available_bytes(), *(max(0, limit - used) for limit, used in memory_limits)]),
         "disk_free_bytes": disk.f_bavail * disk.f_frsize,
         **describe_gpus(),
         "os": f"{kernel.sysname} {kernel.release}",

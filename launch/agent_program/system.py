@@ -27,11 +27,7 @@ def output_of(command: list[str]) -> str:
 
     try:  # in its own process group, so that its children are killed with it
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
     except OSError:
         return ""
@@ -123,11 +119,9 @@ def event_time() -> float:
 
 def first_value(path: str, key: str) -> str:
     """The value of the first `key: value` line that starts with `key`; empty if there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(key))
-    except (OSError, StopIteration):
-        return ""
+    with suppress(OSError, StopIteration), open(path, encoding="utf-8", errors="replace") as lines:
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(key))
+    return ""
 
 
 def temporary_root() -> str:
@@ -180,16 +174,16 @@ def busy_and_stolen_s(cores: set[int] | None = None) -> tuple[float, float]:
     return sum(row[index] for row in rows for index in (0, 1, 2, 5, 6)) / second, sum(row[7] for row in rows) / second
 
 
+def available_bytes() -> int:
+    """Memory that new processes can use without swapping; it counts the page cache as free."""
+    kibibytes = first_value("/proc/meminfo", "MemAvailable").split()
+    return int(kibibytes[0]) * 1024 if kibibytes else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
 def host_usage() -> dict[str, float]:
     """CPU seconds since the host's start, online cores and available memory, as in `Inspected`."""
     busy_s, steal_s = busy_and_stolen_s()
-    available = first_value("/proc/meminfo", "MemAvailable").split() or ["0"]
-    return {
-        "busy_s": busy_s,
-        "steal_s": steal_s,
-        "cores": os.cpu_count() or 1,
-        "available_bytes": int(available[0]) * 1024,
-    }
+    return {"busy_s": busy_s, "steal_s": steal_s, "cores": os.cpu_count() or 1, "available_bytes": available_bytes()}
 
 
 def process_stat(pid: int | str) -> list[str]:
@@ -199,8 +193,6 @@ def process_stat(pid: int | str) -> list[str]:
 
 def read_text(path: str) -> str:
     """The text of a file; empty if it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+    return ""

@@ -126,13 +126,9 @@ class Template:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._requests.send(json.dumps([module, after]).encode())
+            command, null = [sys.executable, "-u", "-c", _PROGRAM], subprocess.DEVNULL
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-c", _PROGRAM],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=ours,
-                start_new_session=True,
+                command, stdin=theirs.fileno(), stdout=null, stderr=null, env=ours, start_new_session=True
             )
 
     def fork_agent(self) -> ForkedAgent | None:

@@ -17,12 +17,8 @@ from tfdist.launch.text import signal_name
 
 def step_values(event: Mapping[str, Any]) -> tuple[int | None, int | None, float | None, float | None]:
     """Step, number of steps, images/s and loss of a `step` event, which may hold anything; None: not in it."""
-    return (
-        _count(event.get("step")),
-        _count(event.get("steps")) or None,
-        _number(event.get("images_per_s")),
-        _number(event.get("loss")),
-    )
+    step, steps, images_per_s, loss = map(event.get, ("step", "steps", "images_per_s", "loss"))
+    return _count(step), _count(steps) or None, _number(images_per_s), _number(loss)
 
 
 def step_text(step: int | None, steps: int | None) -> str:

@@ -221,11 +221,7 @@ class PrefixedLines:
     """A table below the lines shows the steps; lines that have not ended are not printed."""
 
     def __init__(
-        self,
-        out: TextIO,
-        err: TextIO,
-        options: LineOptions | None = None,
-        now: Callable[[], float] = time.monotonic,
+        self, out: TextIO, err: TextIO, options: LineOptions | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         self.out, self.err, self.options, self.now = out, err, options or LineOptions(), now
         self.printers = {"stdout": Printer(out, self.show)}

@@ -45,10 +45,7 @@ def slowest(links: Links, hosts: Sequence[Host]) -> dict[str, float]:
     measured = [links[pair] for pair in pairwise(hosts) if pair in links]
     if not measured:
         return {}
-    return {
-        "bytes_per_s": min(link.bytes_per_s for link in measured),
-        "rtt_s": max(link.rtt_s for link in measured),
-    }
+    return {"bytes_per_s": min(link.bytes_per_s for link in measured), "rtt_s": max(link.rtt_s for link in measured)}
 
 
 def new_token() -> str:

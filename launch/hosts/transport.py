@@ -161,11 +161,7 @@ SSH_FAULTS: tuple[_Fault, ...] = (
         "login denied for {user}",
         "run 'ssh-copy-id {target}', pass --ssh 'ssh -i KEY', or name another user: USER@{name}",
     ),
-    (
-        r"Could not resolve",
-        "the name cannot be resolved",
-        "correct the name, or add it to ~/.ssh/config or /etc/hosts",
-    ),
+    (r"Could not resolve", "the name cannot be resolved", "correct the name, or add it to ~/.ssh/config or /etc/hosts"),
     (
         r"kex_exchange_identification|ssh_exchange_identification|banner exchange",
         "sshd closed the connection before the login",

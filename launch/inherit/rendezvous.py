@@ -38,11 +38,10 @@ SILENCE_S = 10.0
 
 def is_known(host: str) -> bool:
     """Whether the name or address of a host can be resolved on this machine."""
-    try:
+    with suppress(OSError, UnicodeError):  # UnicodeError: not a valid DNS name
         socket.getaddrinfo(host, None)
-    except (OSError, UnicodeError):  # UnicodeError: not a valid DNS name
-        return False
-    return True
+        return True
+    return False
 
 
 class NameSearch(Thread):

@@ -1,10 +1,8 @@
 """The launchers that describe a cluster in the environment: the variables of each, how to read them, and addresses."""
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tfdist.launch.cluster import Cluster, Task, check_ports, parse_tf_config
 from tfdist.launch.errors import TfdistError
@@ -76,6 +74,8 @@ _SLURM_NODES, _SLURM_RANK = "SLURM_STEP_NODELIST", "SLURM_PROCID"
 _SLURM_TASKS, _SLURM_NODE = "SLURM_STEP_TASKS_PER_NODE", "SLURMD_NODENAME"
 _SLURM_FIX = "run 'srun tfdist launch --inherit slurm' with --distribution=block, and without --het-group"
 _SAGEMAKER_HOSTS, _SAGEMAKER_HOST = "SM_HOSTS", "SM_CURRENT_HOST"
+_VERTEX = "CLUSTER_SPEC"
+"""Source: https://cloud.google.com/vertex-ai/docs/training/distributed-training"""
 _VERTEX_ROLES = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2": "ps", "workerpool3": "evaluator"}
 
 
@@ -100,27 +100,6 @@ class ClusterRole:
     """The variable that has the cluster."""
     named: Task
     """The task as the environment names it."""
-
-
-def _read_vertex(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
-    """The replicas by role, with Vertex AI's addresses and ports.
-
-    Source: https://cloud.google.com/vertex-ai/docs/training/distributed-training
-
-    Raises:
-        TfdistError: CLUSTER_SPEC is malformed.
-    """
-    text = environ["CLUSTER_SPEC"]
-    try:
-        spec: dict[str, Any] = json.loads(text)
-        addresses = {_VERTEX_ROLES[pool]: tuple(map(str, hosts)) for pool, hosts in spec["cluster"].items() if hosts}
-        task = Task(_VERTEX_ROLES[spec["task"]["type"]], int(spec["task"]["index"]))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        shape = 'JSON with addresses of workerpool0 to workerpool3 under "cluster", and "type" and "index" under "task"'
-        raise TfdistError(f"CLUSTER_SPEC={text!r}: must be {shape}; correct or unset it") from None
-    if not 0 <= task.index < len(addresses.get(task.role, ())):
-        raise TfdistError(f"CLUSTER_SPEC={text!r}: its task is not in its cluster; correct one of them")
-    return Cluster(addresses), task
 
 
 def _read_sagemaker(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
@@ -191,7 +170,9 @@ def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, 
 
 SOURCES: Mapping[SourceName, Source] = {
     SourceName.TF_CONFIG: Source(("TF_CONFIG",), lambda env, _: parse_tf_config(env["TF_CONFIG"]), has_ports=True),
-    SourceName.VERTEX: Source(("CLUSTER_SPEC",), _read_vertex, has_ports=True),
+    SourceName.VERTEX: Source(
+        (_VERTEX,), lambda env, _: parse_tf_config(env[_VERTEX], _VERTEX, _VERTEX_ROLES), has_ports=True
+    ),
     SourceName.SAGEMAKER: Source((_SAGEMAKER_HOSTS, _SAGEMAKER_HOST), _read_sagemaker),
     SourceName.SKYPILOT: Source((_SKYPILOT_NODES, _SKYPILOT_RANK), _read_skypilot),
     SourceName.SLURM: Source((_SLURM_NODES, _SLURM_RANK), _read_slurm),

@@ -31,6 +31,8 @@ _USER = 1000
 _MAX_NAME = 63  # characters of a host name (RFC 1123)
 _TRAINER = "trainer.kubeflow.org"
 _SUFFIX = "-abcde"  # the random end of a pod's name
+Addresses = Mapping[str, Sequence[str]]
+"""The addresses of all tasks, by role."""
 
 
 def manifest(workload: Workload, options: KubernetesOptions) -> list[dict[str, Any]]:
@@ -73,9 +75,7 @@ def _object(version: str, kind: str, options: KubernetesOptions, spec: dict[str,
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _indexed_job(
-    workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]
-) -> list[dict[str, Any]]:
+def _indexed_job(workload: Workload, options: KubernetesOptions, addresses: Addresses) -> list[dict[str, Any]]:
     """A Service, which gives each pod a name also before it is ready, and the Job (batch/v1)."""
     if len(workload.roles) > 1:
         raise TfdistError(
@@ -95,18 +95,15 @@ def _indexed_job(
         "selector": options.labels,
         "ports": [{"name": "tensorflow", "port": options.port}],
     }
-    return [
-        _object("v1", "Service", options, service),
-        _object("batch/v1", "Job", options, job, **options.queue_label),
-    ]
+    return [_object("v1", "Service", options, service), _object("batch/v1", "Job", options, job, **options.queue_label)]
 
 
-def _jobset(workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]) -> list[dict[str, Any]]:
+def _jobset(workload: Workload, options: KubernetesOptions, addresses: Addresses) -> list[dict[str, Any]]:
     spec = _jobset_spec(workload, options, addresses)
     return [_object("jobset.x-k8s.io/v1alpha2", "JobSet", options, spec, **options.queue_label)]
 
 
-def _trainjob(workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]) -> list[dict[str, Any]]:
+def _trainjob(workload: Workload, options: KubernetesOptions, addresses: Addresses) -> list[dict[str, Any]]:
     """A runtime with all of the JobSet, and the TrainJob that runs it: TF_CONFIG suits no other number of nodes."""
     spec = _jobset_spec(workload, options, addresses)
     (nodes,) = [each["template"] for each in spec["replicatedJobs"] if each["name"] == NODE]
@@ -123,18 +120,19 @@ def _trainjob(workload: Workload, options: KubernetesOptions, addresses: dict[st
     ]
 
 
-def _jobset_spec(workload: Workload, options: KubernetesOptions, addresses: dict[str, list[str]]) -> dict[str, Any]:
+def _jobset_spec(workload: Workload, options: KubernetesOptions, addresses: Addresses) -> dict[str, Any]:
     """One Job for each role, restarted together. The controller creates the Service that gives the pods their names."""
     # The first rule that matches counts; without one, the JobSet is restarted, at most `max_restarts` times. The rule
     # for exit code 2 needs JobSet 0.10: older ones do not know onJobFailureMessagePatterns.
-    wrong_input = {"onJobFailureMessagePatterns": [f"matching FailJob rule at index {WRONG_INPUT}$"]}
+    message = {"onJobFailureMessagePatterns": [f"matching FailJob rule at index {WRONG_INPUT}$"]}
     rules = [
-        {"name": name, "action": action, "onJobFailureReasons": [reason], **message}
-        for name, action, reason, message in (
-            ("wrongInput", "FailJobSet", "PodFailurePolicy", wrong_input),
-            ("preempted", "RestartJobSetAndIgnoreMaxRestarts", "PodFailurePolicy", {}),
-            ("deadline", "FailJobSet", "DeadlineExceeded", {}),
-        )
+        {"name": "wrongInput", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"], **message},
+        {
+            "name": "preempted",
+            "action": "RestartJobSetAndIgnoreMaxRestarts",
+            "onJobFailureReasons": ["PodFailurePolicy"],
+        },
+        {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
     ]
     jobs = {role: _job_spec(workload, options, role, addresses) for role in workload.roles}
     leading = [options.job_of(name) for name, role in workload.roles.items() if role.leads]
@@ -149,9 +147,7 @@ def _jobset_spec(workload: Workload, options: KubernetesOptions, addresses: dict
     }
 
 
-def _job_spec(
-    workload: Workload, options: KubernetesOptions, role: str, addresses: dict[str, list[str]]
-) -> dict[str, Any]:
+def _job_spec(workload: Workload, options: KubernetesOptions, role: str, addresses: Addresses) -> dict[str, Any]:
     """The spec of the Job whose pods are the tasks of one role. It fails with the first pod that fails."""
     count = workload.roles[role].count
     # Each rule fails the Job, with a message that names its index. The status is optional from Kubernetes 1.35 on only.
@@ -171,7 +167,7 @@ def _job_spec(
     }
 
 
-def tf_config(addresses: Mapping[str, Sequence[str]], role: str) -> str:
+def tf_config(addresses: Addresses, role: str) -> str:
     """TF_CONFIG of every task of `role`; the kubelet puts in the index."""
     cluster = json.dumps({name: list(hosts) for name, hosts in addresses.items()})
     return f'{{"cluster": {cluster}, "task": {{"type": "{role}", "index": {_INDEX_REFERENCE}}}}}'
@@ -189,9 +185,7 @@ def _field_variable(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _pod_template(
-    workload: Workload, options: KubernetesOptions, role: str, addresses: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+def _pod_template(workload: Workload, options: KubernetesOptions, role: str, addresses: Addresses) -> dict[str, Any]:
     gpus = options.gpus if workload.roles[role].computes else 0
     arguments = list(map(literal, workload.arguments))
     if arguments[0] == "launch":
@@ -232,7 +226,7 @@ def _pod_template(
 
 
 def _environment(
-    workload: Workload, options: KubernetesOptions, role: str, addresses: Mapping[str, Sequence[str]]
+    workload: Workload, options: KubernetesOptions, role: str, addresses: Addresses
 ) -> list[dict[str, Any]]:
     """The index comes first, as TF_CONFIG refers to it. The user's variables replace the defaults."""
     sources: dict[str, dict[str, Any]] = {"HOME": {"value": "/tmp"}}  # the user of the pod has no home in most images

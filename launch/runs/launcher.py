@@ -165,11 +165,10 @@ def this_launcher() -> Launcher:
 
 def read_launcher(run_dir: RunDir) -> Launcher | None:
     """The launcher that a run's folder names; None if it does not. Anybody may have written that file."""
-    try:
+    with suppress(ValueError):
         launcher = from_json(read_json(run_dir.launcher), Launcher)
-    except ValueError:
-        return None
-    return replace(launcher, host=safe_text(launcher.host))
+        return replace(launcher, host=safe_text(launcher.host))
+    return None
 
 
 def terminate(run_dir: RunDir, launcher: Launcher) -> None:
@@ -238,7 +237,6 @@ def request_stop(run_dir: RunDir) -> None:
 
 def running_tasks(run_dir: RunDir) -> tuple[str, ...]:
     """The tasks that still run, as far as the launcher answers."""
-    try:
+    with suppress(OSError):
         return request(run_dir, "status")
-    except OSError:
-        return ()
+    return ()

@@ -118,11 +118,10 @@ def read_run(run_dir: RunDir) -> Run:
 
 def read_outcome(run_dir: RunDir) -> Outcome | None:
     """The outcome of a run; None if it has none yet, or if nothing was started."""
-    try:
+    with suppress(ValueError):
         values = with_texts(from_json(read_json(run_dir.outcome), dict[str, Any]), safe_text)
         return replace(from_json(values, Outcome), run_dir=str(run_dir.path))
-    except ValueError:
-        return None
+    return None
 
 
 class _Plan(TypedDict):
@@ -132,12 +131,10 @@ class _Plan(TypedDict):
 
 def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
     """Each task's host, in the order of the plan; empty before there is a plan."""
-    try:
+    with suppress(ValueError):
         entries = with_texts(from_json(read_json(run_dir.cluster), tuple[Any, ...]), safe_text)
-        plans = from_json(entries, tuple[_Plan, ...])
-    except ValueError:
-        return {}
-    return {plan["task"]: plan["host"] for plan in plans}
+        return {plan["task"]: plan["host"] for plan in from_json(entries, tuple[_Plan, ...])}
+    return {}
 
 
 def _ending(run_dir: RunDir) -> _OutcomeFields:

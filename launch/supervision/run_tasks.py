@@ -181,18 +181,15 @@ class _Run:
             for host in [host for host in self.fleet.channels if host.name == lost.host]:
                 self.fleet.lose(host, lost.reason)
         outcome = diagnose(tasks.history, job)
-        outcome = replace(
-            outcome,
-            reason=safe_text(outcome.reason),
-            log=tuple(map(safe_text, outcome.log)),
-            casualties={task: safe_text(ending) for task, ending in outcome.casualties.items()},
-            warnings=tuple(map(safe_text, outcome.warnings)),
-        )
-        ended = self.supervisor.failure_time(time.monotonic())
-        self.log.attempts = self.log.closed(ended, outcome.reason, outcome.culprit, outcome.exit_code)
+        reason, ended = safe_text(outcome.reason), self.supervisor.failure_time(time.monotonic())
+        self.log.attempts = self.log.closed(ended, reason, outcome.culprit, outcome.exit_code)
         self.stragglers += self.supervisor.stragglers.reports
         return replace(
             outcome,
+            reason=reason,
+            log=tuple(map(safe_text, outcome.log)),
+            casualties={task: safe_text(ending) for task, ending in outcome.casualties.items()},
+            warnings=tuple(map(safe_text, outcome.warnings)),
             records=self.supervisor.records,
             attempts=tuple(self.log.attempts),
             stragglers=tuple(self.stragglers),

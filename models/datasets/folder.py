@@ -32,10 +32,8 @@ def split(folder: Path) -> tuple[Labelled, Labelled]:
     images = [(str(path), index) for index, name in enumerate(classes) for path in _images(folder / name)]
     if len(images) < HELD_OUT:
         raise TfdistError(f"--dataset folder:{folder} has {len(images)} images ({endings}): use at least {HELD_OUT}")
-    return (
-        [item for position, item in enumerate(images) if position % HELD_OUT != HELD_OUT - 1],
-        images[HELD_OUT - 1 :: HELD_OUT],
-    )
+    train = [item for position, item in enumerate(images) if position % HELD_OUT != HELD_OUT - 1]
+    return train, images[HELD_OUT - 1 :: HELD_OUT]
 
 
 def _classes(folder: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """The data sets: `synthetic`, `digits`, `tfds:NAME`, `folder:PATH`. No TensorFlow until one is loaded."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -41,12 +41,7 @@ HELD_OUT = 10
 
 SYNTHETIC = "synthetic"
 PREPARED = "tfds:"
-_MODULES: Mapping[str, str] = {
-    "synthetic": "synthetic",
-    "digits": "digits_data",
-    "tfds": "tfds_data",
-    "folder": "folder",
-}
+_MODULES = {"synthetic": "synthetic", "digits": "digits_data", "tfds": "tfds_data", "folder": "folder"}
 WITH_NAME = ("tfds", "folder")
 """Kinds of data sets in files that tfdist does not bring along."""
 

@@ -76,7 +76,7 @@ def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
         ours = replica.replica(spec, model, batch, index or 0)
         base, kept = build_optimizer(spec), averages_of(spec)
         build_steps = _synchronous if spec.sync else _asynchronous
-        steps = build_steps(spec, _Parts(index or 0, dealt, step, model, ours, base, kept))
+        steps = build_steps(spec, index or 0, dealt, step, model, ours, base, kept)
         return BetweenGraph(
             graph=graph,
             inputs=batch,
@@ -93,58 +93,48 @@ def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
         )
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What the steps of a worker are made of."""
-
-    index: int
-    tickets: Tickets
-    global_step: tf.Variable
-    model: Any
-    replica: Replica
-    optimizer: Any
-    kept: Any
-    """See variables.averages_of."""
-
-
-def _asynchronous(spec: TrainingSpec, parts: _Parts) -> WorkerSteps:
+def _asynchronous(
+    spec: TrainingSpec, index: int, dealt: Tickets, step: tf.Variable, model: Any, ours: Replica, base: Any, kept: Any
+) -> WorkerSteps:
     """A worker applies its gradients at once, to what the variables have become meanwhile."""
-    read = parts.global_step.read_value()
-    apply = parts.optimizer.apply_gradients(zip(parts.replica.gradients, parts.model.trainable_weights, strict=True))
-    if parts.kept is not None:
+    read = step.read_value()
+    apply = base.apply_gradients(zip(ours.gradients, model.trainable_weights, strict=True))
+    if kept is not None:
         with tf.control_dependencies([apply]):
-            apply = parts.kept.apply(parts.model.trainable_weights)
-    with tf.control_dependencies([apply, *parts.replica.updates]), tf.device(parts.tickets.device):
+            apply = kept.apply(model.trainable_weights)
+    with tf.control_dependencies([apply, *ours.updates]), tf.device(dealt.device):
         # reads and increments at once: two updates never have the same number
-        number = tf.raw_ops.ResourceCountUpTo(resource=parts.global_step.handle, limit=2**62, T=tf.int64)
-    result = parts.tickets.send(parts.index, read, number, parts.replica.loss)
+        number = tf.raw_ops.ResourceCountUpTo(resource=step.handle, limit=2**62, T=tf.int64)
+    result = dealt.send(index, read, number, ours.loss)
     with tf.control_dependencies([result]):
-        ended = parts.tickets.end(parts.index)
-    return WorkerSteps([ended, parts.tickets.take(parts.index)], tf.no_op(), tf.no_op())
+        ended = dealt.end(index)
+    return WorkerSteps([ended, dealt.take(index)], tf.no_op(), tf.no_op())
 
 
-def _synchronous(spec: TrainingSpec, parts: _Parts) -> WorkerSteps:
+def _synchronous(
+    spec: TrainingSpec, index: int, dealt: Tickets, step: tf.Variable, model: Any, ours: Replica, base: Any, kept: Any
+) -> WorkerSteps:
     """The mean of as many gradients as are waited for is one update; later ones of the same step are dropped."""
-    read = parts.global_step.read_value()
-    result = parts.tickets.send(parts.index, read, tf.zeros([], tf.int64), parts.replica.loss)
+    read = step.read_value()
+    result = dealt.send(index, read, tf.zeros([], tf.int64), ours.loss)
     # one worker speaks for all, or the statistics would move as often as there are workers
-    statistics = parts.replica.updates if parts.index == 0 else []
+    statistics = ours.updates if index == 0 else []
     with tf.control_dependencies([result, *statistics]):  # all are there when the update is done
-        gradients = [tf.identity(gradient) for gradient in parts.replica.gradients]
+        gradients = [tf.identity(gradient) for gradient in ours.gradients]
     tf.get_logger().setLevel("ERROR")  # it is deprecated, as each of these tasks would say
     optimizer = v1.train.SyncReplicasOptimizer(
-        parts.optimizer,
+        base,
         spec.workers - spec.backup_workers,
         total_num_replicas=spec.workers,
-        variable_averages=parts.kept,
-        variables_to_average=parts.model.trainable_weights,
+        variable_averages=kept,
+        variables_to_average=model.trainable_weights,
     )
-    pairs = zip(gradients, parts.model.trainable_weights, strict=True)
-    pushed = optimizer.apply_gradients(pairs, global_step=parts.global_step)
+    pairs = zip(gradients, model.trainable_weights, strict=True)
+    pushed = optimizer.apply_gradients(pairs, global_step=step)
     optimizer.ready_for_local_init_op.mark_used()  # or TensorFlow reports that it is not
     with tf.control_dependencies([pushed]):
-        ended = parts.tickets.end(parts.index)
-        ticket = parts.tickets.take(parts.index)
+        ended = dealt.end(index)
+        ticket = dealt.take(index)
     (update,) = optimizer.get_chief_queue_runner().enqueue_ops
     return WorkerSteps([ended, ticket], optimizer.local_step_init_op, optimizer.chief_init_op, update)
 

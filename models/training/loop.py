@@ -71,16 +71,13 @@ class StepTimes:
         self.steps.clear()
         done = [float(step.done) for step in steps]
         start = done[0] if done else 0.0
-        ready = [
-            [round(float(each) - start, DIGITS) for each in row]
-            for row in zip(*(step.ready for step in steps), strict=True)
-        ]
-        return {
-            "start": start,
-            "ready": ready,
-            "done": [round(end - start, DIGITS) for end in done],
-            "gradient_bytes": self.gradient_bytes,
-        }
+
+        def since_start(stamps: Sequence[Any]) -> list[float]:
+            return [round(float(each) - start, DIGITS) for each in stamps]
+
+        rows = zip(*(step.ready for step in steps), strict=True)
+        times = {"ready": list(map(since_start, rows)), "done": since_start(done)}
+        return {"start": start, **times, "gradient_bytes": self.gradient_bytes}
 
     def since(self, step: int, count: int) -> dict[str, Any]:
         """JSON for the `step` event of a window of `count` steps up to `step`: times of those that `sampled` chooses.

@@ -202,6 +202,7 @@ def test_a_slow_down_that_all_arms_share_is_found(options: BenchOptions) -> None
     assert found["one-device"].ratio == pytest.approx(0.1 / 0.115, rel=0.03)
     assert all(f"{arm} is 0." in report.headline[0] for arm in patterns)
     assert report.headline[0].count("times its base (") == report.headline[0].count("measurably slower.") == 2
+    assert not {"kinds", "scaling", "efficiency"} & {section.key for section in report.sections}
     assert {row.arm: row.baseline for row in report.rows} == {
         arm: pair[1] for pair in session.bench.suite.version_pairs for arm in pair
     }

@@ -20,7 +20,7 @@ SHOW = "import os, json; print(json.dumps({k: os.environ.get(k) for k in ('TF_CO
 def test_dry_run_prints_a_valid_tf_config_for_every_task_and_starts_nothing(capsys):
     assert run(["launch", "--dry-run", "--json", "--strategy", "parameter-server", "--workers", "2", "--ps", "2"]) == 0
     out, err = capsys.readouterr()
-    plans = json.loads(out)
+    plans = json.loads(out)["tasks"]
     assert [plan["task"] for plan in plans] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1"]
     clusters = [json.loads(plan["env"]["TF_CONFIG"]) for plan in plans]
     assert {len(cluster["cluster"]["ps"]) for cluster in clusters} == {2}
@@ -58,7 +58,7 @@ def test_dry_run_shows_internal_variables_only_with_verbose_or_json(arguments, i
     run(["launch", "--dry-run", "-v", *arguments])
     assert f"  {internal}{{" in capsys.readouterr().out
     run(["launch", "--dry-run", "--json", *arguments])
-    assert internal.rstrip("=") in json.loads(capsys.readouterr().out)[0]["env"]
+    assert internal.rstrip("=") in json.loads(capsys.readouterr().out)["tasks"][0]["env"]
 
 
 def test_notes_are_printed_only_for_decisions_of_tfdist(capsys):
@@ -248,7 +248,7 @@ def test_options_are_read_from_the_environment(capsys, monkeypatch):
     monkeypatch.setenv("TFDIST_STRATEGY", "multiworker")
     monkeypatch.setenv("TFDIST_WORKERS", "3")
     assert run(["launch", "--dry-run", "--json", "--", "true"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 3
+    assert len(json.loads(capsys.readouterr().out)["tasks"]) == 3
 
 
 def test_inherit_runs_only_the_task_of_tf_config(capsys, monkeypatch):

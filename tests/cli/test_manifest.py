@@ -321,7 +321,7 @@ def test_each_pod_accepts_its_command_line_and_plans_its_task(arguments, capsys,
                 patch.setenv(name, value)
             assert pod.argv[:2] == ("tfdist", "launch")
             assert run(["launch", "--dry-run", "--json", *pod.argv[2:]]) == 0
-        (task,) = json.loads(capsys.readouterr().out)
+        (task,) = json.loads(capsys.readouterr().out)["tasks"]
         assert task["task"] == f"{pod.role}-{pod.index}"
         assert task["cores"] == []  # others may have tasks on the same node
         assert json.loads(task["env"]["TF_CONFIG"]) == json.loads(pod.env["TF_CONFIG"])
@@ -350,7 +350,7 @@ def test_the_pod_of_a_strategy_without_a_cluster_accepts_its_command_line(capsys
     for name, value in pod.env.items():
         monkeypatch.setenv(name, value)
     assert run(["launch", "--dry-run", "--json", *pod.argv[2:]]) == 0
-    (task,) = json.loads(capsys.readouterr().out)
+    (task,) = json.loads(capsys.readouterr().out)["tasks"]
     assert task["task"] == "worker-0"
 
 

@@ -7,7 +7,7 @@ from tfdist.strategies.catalog import CATALOG
 
 def test_every_strategy_is_listed_with_its_options_and_keras_cells(capsys):
     assert run(["strategies", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["strategies"]
     assert [row["strategy"] for row in rows] == [str(name) for name in CATALOG]
     (multiworker,) = [row for row in rows if row["strategy"] == "multiworker"]
     assert "--communication" in multiworker["options"]

@@ -130,7 +130,7 @@ def test_attach_shows_the_last_lines_and_exits_with_the_code_of_the_run(folder, 
 
 def test_the_table_of_a_training_counts_from_the_start_of_its_phases(folder, capsys):
     assert run(["launch", "--dry-run", "--json", "--strategy", "multiworker", *TINY]) == 0
-    tasks = json.loads(capsys.readouterr().out)
+    tasks = json.loads(capsys.readouterr().out)["tasks"]
     run_dir = RunDir(folder / "runs" / "20260101T120000Z-launch")
     save_json(run_dir.launcher, this_launcher().to_json())
     save_json(run_dir.spec, {"command": [], **json.loads(tasks[0]["env"]["TFDIST_SPEC"])})

@@ -187,7 +187,7 @@ def test_hosts_and_transport_are_read_from_the_environment(client, monkeypatch, 
     monkeypatch.setenv("TFDIST_PYTHON", sys.executable)
     monkeypatch.setenv("TFDIST_EXCLUDE", "two three")
     assert run(["launch", "--dry-run", "--json", "--workers", "1", "--strategy", "multiworker", "--", "true"]) == 0
-    (plan,) = json.loads(capsys.readouterr().out)
+    (plan,) = json.loads(capsys.readouterr().out)["tasks"]
     assert plan["host"] == "one"
 
 

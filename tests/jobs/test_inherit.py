@@ -66,7 +66,7 @@ def test_a_task_of_slurm_gets_tf_config(monkeypatch):
 def test_the_dry_run_prints_it_and_waits_for_nobody(monkeypatch, capsys):
     set_slurm(monkeypatch)
     assert run(["launch", "--inherit", "slurm", "--port", "5000", "--dry-run", "--json", "--", "true"]) == 0
-    (task,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    (task,) = json.loads(capsys.readouterr().out.splitlines()[-1])["tasks"]
     assert json.loads(task["env"]["TF_CONFIG"])["task"] == {"type": "worker", "index": 3}
 
 
@@ -173,7 +173,7 @@ def test_the_tasks_decide_together_whether_they_resume(saved, monkeypatch, capsy
         Path("ckpt/step-00000010.json").write_text("{}")
     options = ["--preset", "smoke", "--checkpoint-dir", "ckpt", "--resume", "auto", "--dry-run", "--json"]
     assert run(["launch", "--inherit", "auto", *options]) == 0
-    (task,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    (task,) = json.loads(capsys.readouterr().out.splitlines()[-1])["tasks"]
     saving = Checkpointing.from_env(task["env"])
     assert (saving.resume, saving.may_be_empty, saving.folder) == (True, True, f"{Path.cwd()}/ckpt")
 

@@ -97,7 +97,7 @@ def record(records, status=Status.OK, exit_code=0, hosts=None, spec=SPEC):
         hosts=hosts or {"h": HOST},
     )
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    return record_of(outcome, spec, ("worker-0", "worker-1"), arm="a", round=1, started=now)
+    return record_of(outcome, spec, ("worker-0", "worker-1"), arm="a", started=now.isoformat(), with_windows=True)
 
 
 def test_ranks_are_in_order_with_their_resource_usage():

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("odd_folder")
 def tasks(capsys, *arguments):
     """The tasks of a dry run."""
     assert run(["launch", "--dry-run", "--json", *arguments]) == 0
-    return json.loads(capsys.readouterr().out)
+    return json.loads(capsys.readouterr().out)["tasks"]
 
 
 def checkpointing(task):

@@ -26,7 +26,7 @@ OLD, NEW = "20260101T120000Z-launch", "20260102T120000Z-launch"
 def resumed(capsys, *arguments):
     """The spec and the checkpointing of each task of a dry run."""
     assert run(["launch", "--dry-run", "--json", *arguments]) == 0
-    (task, *_) = json.loads(capsys.readouterr().out)
+    (task, *_) = json.loads(capsys.readouterr().out)["tasks"]
     return TrainingSpec.from_env(task["env"]), Checkpointing.from_env(task["env"])
 
 
@@ -237,7 +237,7 @@ def test_a_program_is_continued_in_its_folder_with_its_strategy(capsys):
     run_dir.checkpoints.mkdir()
     (run_dir.checkpoints / "mine").touch()
     assert run(["launch", "--dry-run", "--json", "--resume", "last", "--", "true"]) == 0
-    tasks = json.loads(capsys.readouterr().out)
+    tasks = json.loads(capsys.readouterr().out)["tasks"]
     assert [task["task"] for task in tasks] == ["worker-0", "worker-1"]
     assert {task["env"]["TFDIST_CHECKPOINT_DIR"] for task in tasks} == {str(run_dir.checkpoints)}
 

@@ -8,6 +8,7 @@ import tokenize
 import pytest
 
 from lab.error_index import ADVICE, CALLS, ERRORS, PACKAGES, PAGE, RETURNS, ROOT, area_of, code, messages, page, sources
+from lab.source_texts import callee
 from tfdist.cli.command import run
 
 WRAPPERS = {
@@ -27,6 +28,27 @@ WRAPPERS = {
     ("launch/inherit/rendezvous.py", "_wait_at_leader"),
 }
 """Functions that raise an error with the message of another one, or with what a record says."""
+NO_ERRORS = {
+    ("cli/bench.py", "_show_rest"),
+    ("cli/check.py", "_check"),
+    ("cli/command.py", "_fail"),
+    ("cli/export.py", "_export_first"),
+    ("cli/export.py", "export"),
+    ("cli/manifest.py", "submit"),
+    ("cli/run_launch.py", "run_launch"),
+    ("cli/run_launch.py", "show_plan"),
+    ("cli/sbatch.py", "submit"),
+    ("cli/show/outcome.py", "_show_failure"),
+    ("cli/show/outcome.py", "show_outcome"),
+    ("cli/show/past.py", "follow"),
+    ("cli/show/past.py", "show_end"),
+    ("cli/stop.py", "stop"),
+    ("launch/agent_program/template.py", "_exit_code"),
+    ("models/training/export.py", ""),
+    ("models/training/task.py", "run"),
+    ("models/training/task.py", "warn"),
+}
+"""Functions that print a hint on stderr, or the message of another one."""
 INTERNAL = {
     "AssertionError", "AttributeError", "ConnectionRefusedError", "ConnectionResetError", "Exit", "FileNotFoundError",
     "InterruptedBenchError", "KeyboardInterrupt", "OSError", "PermissionError", "ProcessLookupError", "RuntimeError",
@@ -126,6 +148,21 @@ def test_nothing_else_is_raised_for_users():
                 raised.add(getattr(node.exc.func, "id", getattr(node.exc.func, "attr", "")))
     functions = {name for name in raised if name in code().functions}  # they return an error
     assert raised - functions - INTERNAL - ERRORS.keys() == {name for _, _, name in CALLS} & raised - INTERNAL
+
+
+def test_what_is_printed_on_stderr_is_in_the_index_or_no_error():
+    printed = set()
+    for call in code().calls:
+        assert isinstance(call.node, ast.Call)
+        on_stderr = [
+            key.value.value for key in call.node.keywords if key.arg == "err" and isinstance(key.value, ast.Constant)
+        ]
+        if on_stderr == [True] or ast.unparse(call.node.func) == "sys.stderr.write":
+            name = callee(call.node)
+            function = call.scope.function.name if call.scope.function else ""
+            printed.add((call.scope.module.path, function, name))
+    assert len(printed) > 20
+    assert {(path, function) for path, function, name in printed - CALLS.keys()} == NO_ERRORS
 
 
 def test_the_lists_of_the_program_are_those_of_the_source():

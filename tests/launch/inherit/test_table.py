@@ -102,8 +102,8 @@ WRONG = [
     ("sagemaker", {**SAGEMAKER, "SM_HOSTS": "[1]"}, "SM_HOSTS"),
     ("sagemaker", {"SM_HOSTS": '["a"]'}, "SM_CURRENT_HOST is not set"),
     ("vertex", {"CLUSTER_SPEC": "{}"}, "CLUSTER_SPEC='{}': must be JSON"),
-    ("vertex", vertex(WORKERS, "workerpool1", 1), "its task is not in its cluster"),
-    ("vertex", vertex(WORKERS, "workerpool9", 0), "workerpool0 to workerpool3"),
+    ("vertex", vertex(WORKERS, "workerpool1", 1), "its task workerpool1:1 is not in its cluster"),
+    ("vertex", vertex(WORKERS, "workerpool9", 0), "unknown task type .workerpool9.; use workerpool0, "),
     ("tf-config", {"TF_CONFIG": TF_CONFIG["TF_CONFIG"].replace("b:2", "b")}, "address 'b' .* has no port"),
     ("tf-config", {"TF_CONFIG": TF_CONFIG["TF_CONFIG"].replace("b:2", "b:70000")}, "address 'b:70000'"),
 ]
