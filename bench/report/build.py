@@ -181,8 +181,12 @@ def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
 
 
 def key_figures(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> Iterator[KeyFigure]:
-    """Figures of the fastest arm; none in a report over several folders, or if no arm can be ranked."""
-    rivals, _ = rank(rows)
+    """Figures of the fastest arm, or of versions; none in a report over several folders, or if no arm can be ranked."""
+    versions = [(row, found) for row in rows if row.has_base and (found := row.over_base) and len(trusts) == 1]
+    for row, found in versions:
+        limits = between(found.interval, ".3f")
+        yield KeyFigure(f"{found.ratio:.3f} times", f"{row.arm} over its base{limits}: {difference(found)}")
+    rivals, _ = rank([] if versions else rows)
     best = best_of(rivals, *(level for level, _ in trusts.values())) if len(trusts) == 1 else None
     if best is None:
         return

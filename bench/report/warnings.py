@@ -161,9 +161,9 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
     ]
     same = [(pair, limits) for pair in pairs if pair.arm in labels and (limits := pair.comparison.interval)]
     if not same:
-        widest = max(
-            (rows[0].statistics.ratio(row.label, rows[0].label).half_width() for row in rows[1:]), default=math.inf
-        )
+        versions = [(row.label, row.one_device.label) for row in rows if row.has_base and row.one_device]
+        compared = versions or [(row.label, rows[0].label) for row in rows[1:]]
+        widest = max((rows[0].statistics.ratio(*pair).half_width() for pair in compared), default=math.inf)
         noise = f"ratios sure to within {widest:.1%}" if math.isfinite(widest) else "unknown noise"
         found.append((noisy if widest > LIMIT else good, f"{noise}, without an arm twice under two names (A/A)"))
     for pair, limits in same:

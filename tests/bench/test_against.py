@@ -202,7 +202,20 @@ def test_a_slow_down_that_all_arms_share_is_found(options: BenchOptions) -> None
     assert found["one-device"].ratio == pytest.approx(0.1 / 0.115, rel=0.03)
     assert all(f"{arm} is 0." in report.headline[0] for arm in patterns)
     assert report.headline[0].count("times its base (") == report.headline[0].count("measurably slower.") == 2
+    assert [figure.meaning.partition(" (")[0] for figure in report.figures] == [
+        f"{arm} over its base" for arm in patterns
+    ]
     assert not {"kinds", "scaling", "efficiency"} & {section.key for section in report.sections}
     assert {row.arm: row.baseline for row in report.rows} == {
         arm: pair[1] for pair in session.bench.suite.version_pairs for arm in pair
     }
+
+
+def test_the_trust_in_two_versions_is_how_sure_their_ratios_are(options: BenchOptions) -> None:
+    session = prepare(replace(options, suite="cpu"), MACHINES)
+    noise = {name: {"noise": 0.03} for name in ("one-device", "one-device (base)")}
+    run_session(session, RunnerHooks(Progress(), FakeArms(behaviour=noise)))
+    report = make_report([session.root])
+    (row,) = [row for row in report.rows if row.has_base]
+    half = row.statistics.ratio(row.label, "one-device (base)").half_width()
+    assert f"ratios sure to within {half:.1%}, without an arm twice" in report.trust[0]
