@@ -33,7 +33,7 @@ _TURN_SD, _BAD = 0.03, 0.02 * 0.12**2
 _FOUND = 0.92
 """A little more than 9 of 10: a bench also ends early because its noise looks smaller than it is."""
 NOISY = 4
-"""So many times the starts of a quiet machine are the most: turns that differ by 10 % instead of 3 need 3.7 times."""
+"""The most starts on a noisy machine over those on a quiet one: turns that differ by 10 %, not 3 %, need 3.7 times."""
 
 
 def gate_needs(pairs: int, bound: float, rounds: int) -> tuple[int, float]:
