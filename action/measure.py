@@ -49,7 +49,7 @@ def verdict_of(code: int, rows: Sequence[Mapping[str, Any]], bound: float) -> st
     lows = [row["low"] for row in rows]
     if not any(lows):
         return "nothing-compared"
-    return "not-slower" if all(low and low >= 1 - bound for low in lows) else "inconclusive"
+    return "not-slower" if code == 0 and all(low and low >= 1 - bound for low in lows) else "inconclusive"
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

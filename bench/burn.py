@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from queue import SimpleQueue
-from signal import SIGINT
 from statistics import median
 
 from tfdist.bench.arm_process import ArmStart, Ended, News, start_arm
@@ -19,9 +18,10 @@ from tfdist.bench.collectives.run import TURN
 from tfdist.bench.turns import END, Parked, plan_turn
 from tfdist.jobs.plan import plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.doctor.checks import CheckResult, Verdict
 from tfdist.launch.doctor.survey import MEASURE_ALL_PAIRS
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import FOR_WORKERS, Machines, combined
@@ -63,7 +63,7 @@ def burn(machines: Machines, seconds: float, on_step: Callable[[str], None]) -> 
         on_step: receives what is done now.
 
     Raises:
-        TfdistError: there is only one host.
+        TfdistError: there is only one host, or a signal came.
     """
     machines = {host: machine for host, machine in machines.items() if host.role in FOR_WORKERS}
     hosts, found = list(machines), BurnResult()
@@ -88,6 +88,8 @@ def _noted(found: BurnResult, name: str) -> Iterator[None]:
     try:
         yield
     except TfdistError as error:
+        if error.exit_code > SIGNALS:
+            raise
         found.failed[name] = str(error)
 
 
@@ -119,27 +121,23 @@ def _measured(spec: StrategyChoice, machines: Machines, seconds: float, turn: Ca
     """Start an arm, measure a turn of about `seconds`, and end it.
 
     Raises:
-        TfdistError: it failed; the reason.
+        TfdistError: it failed, or a signal came; the reason.
     """
     news, parked = SimpleQueue[News](), list[Parked]()
-    with tempfile.TemporaryDirectory(prefix="tfdist-burn-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tfdist-burn-") as folder, interruptions(news.put):
         policy = Policy(timeout_s=START_S + seconds)
         arm = start_arm(ArmStart("burn", 1, spec, (), machines, Path(folder, "run"), policy), news.put)
-        try:
-            while True:
-                match news.get():
-                    case Parked() as last:
-                        parked.append(last)
-                        arm.release(turn(last) if len(parked) == 1 else END)
-                    case Ended(record=record):
-                        if len(parked) < 2:
-                            raise TfdistError(record.reason)
-                        return parked[-1]
-        except KeyboardInterrupt:
-            arm.interrupt(SIGINT)
-            while not isinstance(news.get(), Ended):
-                pass
-            raise
+        while True:
+            match news.get():
+                case Interrupted(number):
+                    arm.interrupt(number)
+                case Parked() as last:
+                    parked.append(last)
+                    arm.release(turn(last) if len(parked) == 1 else END)
+                case Ended(record=record):
+                    if len(parked) < 2 or record.exit_code > SIGNALS:
+                        raise TfdistError(record.reason, record.exit_code)
+                    return parked[-1]
 
 
 def rows_of(found: BurnResult) -> Iterator[CheckResult]:

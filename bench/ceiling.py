@@ -61,15 +61,15 @@ def _of_sweep(sweep: Sweep, spec: TrainingSpec, hosts: int) -> Bandwidth | None:
     between = [figure for figure in figures if figure.line.communication and figure.line.hosts == hosts]
     of_ranks = [figure for figure in between if figure.line.ranks == spec.replicas]
     alike = [figure for figure in of_ranks if figure.line.communication == str(spec.communication)]
-    best = max(alike or between, key=lambda figure: figure.busbw, default=None)
+    best = max(alike or between, key=lambda figure: figure.line.busbw, default=None)
     if best is None:
         return None
-    high = best.busbw_interval.high if best.busbw_interval else best.busbw
+    high = best.busbw_interval.high if best.busbw_interval else best.line.busbw
     source = f"the highest bus bandwidth of {best.line.arm}, {counted(best.line.ranks, 'rank')}"
     largest = max(figure.line.bytes for figure in alike or between)
     if largest < gradient_bytes(spec):  # the bandwidth may be higher for them
         high, source = math.inf, f"{source}, measured only up to {size_text(largest)}"
-    return Bandwidth(best.busbw * 1e9, high * 1e9, source)
+    return Bandwidth(best.line.busbw * 1e9, high * 1e9, source)
 
 
 def _of_link(link: Mapping[str, float], hosts: int) -> Bandwidth | None:

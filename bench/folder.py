@@ -1,9 +1,11 @@
 """The folder of a bench: its paths, and bench.json."""
 
+import fcntl
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -178,6 +180,30 @@ def read_bench(root: Path) -> BenchFile | None:
     except (OSError, ValueError, RecursionError) as error:
         raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
     return replace(stored, suite=suite)
+
+
+@contextmanager
+def only_writer(root: Path) -> Iterator[None]:
+    """Create a folder of results, and let no other process measure into it.
+
+    Raises:
+        TfdistError: another one does, or the folder cannot be created.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        folder = os.open(root, os.O_RDONLY)
+    except OSError as error:
+        raise TfdistError(f"cannot write to {root} ({error.strerror}): choose another --out") from None
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # another one: a file system without locks
+            if isinstance(error, BlockingIOError):
+                fix = "wait for its end, or choose another folder"
+                raise TfdistError(f"{root}: another tfdist measures into it; {fix}") from None
+        yield
+    finally:
+        os.close(folder)
 
 
 def check_new(root: Path, way_out: str) -> None:

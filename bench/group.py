@@ -289,7 +289,8 @@ def plan_traces(root: Path, arms: Arms) -> Traces:
         reason = next(iter(reasons.values()), "no arm can run here")
         raise TfdistError(f"--trace: {reason}; omit --trace")
     traces = root.absolute() / "traces"
-    folders = {arm: traces / slug(arm) for arm in arms.specs if arm not in reasons}
+    numbered = enumerate(arms.specs, start=1)  # names may differ only in what a folder cannot have
+    folders = {arm: traces / f"{number:02d}-{slug(arm)}" for number, arm in numbered if arm not in reasons}
     return Traces(folders, tuple(f"{arm}: no trace: {reason}" for arm, reason in reasons.items()))
 
 

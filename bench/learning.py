@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import accumulate, groupby, zip_longest
+from math import nan
 from statistics import geometric_mean
 
 from tfdist.models.record import Record
@@ -92,22 +93,24 @@ class Curve:
 def curves_of(records: Sequence[Record]) -> tuple[Curve, ...]:
     """The trainings of one arm whose turns were evaluated: one for each seed.
 
-    After `--resume`, a training that was interrupted starts again with its seed: the last start counts. Without
-    exchange each task trains a model of its own; otherwise the first one speaks for all.
+    After `--resume`, a training that was interrupted starts again with its seed: the last start counts. A program of
+    the user's own has no known seed; its first round stands for it. Without exchange each task trains a model of its
+    own; otherwise the first one speaks for all.
     """
     measured = sorted(filter(_tasks, records), key=lambda record: (record.incarnation, record.order))
     starts = [list(turns) for _, turns in groupby(measured, key=lambda record: record.incarnation)]
-    last_with_seed = {turns[0].spec["seed"]: turns for turns in starts}
+    last_with_seed = {turns[0].spec.get("seed", turns[0].round): turns for turns in starts}
     curves = []
-    for turns in last_with_seed.values():
+    for seed, turns in last_with_seed.items():
         for task in _tasks(turns[0]):
             examples, seconds, points = 0.0, 0.0, []
             for turn in turns:
                 result = turn.observed[task]["held_out"]
                 seconds += (result["examples"] - examples) / _rate(turn, task)
                 examples = result["examples"]
-                points.append(Point(examples, seconds, result["loss"], result["accuracy"]))
-            curves.append(Curve(task, turns[0].spec["seed"], tuple(points)))
+                loss = nan if result["loss"] is None else result["loss"]  # JSON has no NaN
+                points.append(Point(examples, seconds, loss, result["accuracy"]))
+            curves.append(Curve(task, seed, tuple(points)))
     return tuple(curves)
 
 

@@ -117,11 +117,6 @@ def of_turn(start: Record, turn: TurnRecord) -> Record:
     )
 
 
-def turns_in(root: Path) -> list[TurnRecord]:
-    """Those that can be read in the folder of a bench, in the order in which they were measured."""
-    return read_lines(BenchPaths(root).turns, TurnRecord.from_json)[0]
-
-
 def holds_records(root: Path) -> bool:
     """Whether a bench was started in it, or a launch measured something."""
     paths = BenchPaths(root)

@@ -11,11 +11,11 @@ from signal import SIGTERM
 
 from tfdist.bench.arm_process import ArmStart, News, StartArm, start_arm
 from tfdist.bench.disturbance import disturbed
-from tfdist.bench.folder import BenchFile, BenchPaths
+from tfdist.bench.folder import BenchFile, BenchPaths, read_lines
 from tfdist.bench.group import NO_TRACES, STOPPED_BY, Group, InterruptedBenchError, Traces, trace
 from tfdist.bench.plan import PlannedRun, Spent, start_of, start_order
 from tfdist.bench.progress import Progress
-from tfdist.bench.reading import last_number, turns_in
+from tfdist.bench.reading import last_number
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.turns import Memory, plan_turn
 from tfdist.bench.until import accuracy_of, has_learned
@@ -26,6 +26,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import append_line, dumps
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.policy import Policy
+from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, signal_name
 from tfdist.models.record import Record, RecordStatus, TurnRecord
 from tfdist.models.spec import TrainingSpec
@@ -155,7 +156,8 @@ def run_bench(
     """
     for arm in bench.suite.arms:  # a record of each refused one, so that reports show its reason
         if arm.name in arms.refused:
-            reason, choices = arms.refused[arm.name], dict(arm.choices)
+            command = {"command": redact_command(arm.command)} if arm.command else {}
+            reason, choices = arms.refused[arm.name], {**arm.choices, **command}
             refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
             append_line(BenchPaths(root).records, dumps(refused.to_json()))
     run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until, more=more)
@@ -183,7 +185,7 @@ class _BenchRun(TurnRunner):
     def __post_init__(self) -> None:
         self.paths = BenchPaths(self.root)
         self.number = last_number(self.root)
-        turns = turns_in(self.root)
+        turns, _ = read_lines(BenchPaths(self.root).turns, TurnRecord.from_json)
         self.incarnation = max((turn.incarnation for turn in turns), default=0)
         self.order = max((turn.order for turn in turns), default=0)
         # the last group that measured each turn; trainings that are evaluated start from the beginning

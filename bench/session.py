@@ -32,7 +32,7 @@ from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import program_of
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
-from tfdist.launch.text import counted, duration
+from tfdist.launch.text import counted, duration, percent
 from tfdist.models.record import Record, RecordStatus
 
 
@@ -161,8 +161,9 @@ class Session:
 
     def count_left(self) -> int:
         """The number of planned runs that are not measured in the folder now."""
-        done = done_runs(self.bench, read_folder(self.root, "").records)
-        return sum(run not in done for run in self.planned)
+        bench = read_bench(self.root) or self.bench  # with the starts that were added
+        done, refused = done_runs(bench, read_folder(self.root, "").records), self.arms.refused
+        return sum(run not in done for run in bench.plan if run.arm not in refused)
 
 
 def prepare(options: BenchOptions, machines: Machines) -> Session:
@@ -239,11 +240,7 @@ def _check_gate(suite: Suite, bound: float | None) -> None:
         raise TfdistError("--fail-slower 0: must be above 0; a gate needs room for the noise, as 5%")
     if bound is not None and suite.against is None:
         fix = "name the version to compare with, too, as --against HEAD~1"
-        raise TfdistError(f"--fail-slower {_percent(bound)}: {fix}")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
+        raise TfdistError(f"--fail-slower {percent(bound)}: {fix}")
 
 
 def _with_gate(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
@@ -253,8 +250,8 @@ def _with_gate(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
         return suite
     starts, _ = _needed(suite, arms, options.fail_slower)
     if starts > LONGEST:
-        what = f"{LONGEST} starts would be too few to find a slow-down of {_percent(2 * options.fail_slower)}"
-        raise TfdistError(f"--fail-slower {_percent(options.fail_slower)}: {what}; give more, as 5%, or --incarnations")
+        what = f"{LONGEST} starts would be too few to find a slow-down of {percent(2 * options.fail_slower)}"
+        raise TfdistError(f"--fail-slower {percent(options.fail_slower)}: {what}; give more, as 5%, or --incarnations")
     return adjust(suite, {"rounds": starts * ceil(suite.rounds / suite.incarnations), "incarnations": starts})
 
 
@@ -267,8 +264,8 @@ def _gate_notes(suite: Suite, arms: Arms, bound: float | None) -> tuple[str, ...
         return ()
     needed, _ = _needed(suite, arms, bound)
     enough = "to find" if suite.incarnations >= needed else f"but at least {needed} are needed to find"
-    starts = f"--fail-slower {_percent(bound)}: {counted(suite.incarnations, 'start')} of each arm"
-    return (f"{starts}, {enough} a slow-down of {_percent(2 * bound)} in 9 of 10 benches",)
+    starts = f"--fail-slower {percent(bound)}: {counted(suite.incarnations, 'start')} of each arm"
+    return (f"{starts}, {enough} a slow-down of {percent(2 * bound)} in 9 of 10 benches",)
 
 
 def _pairs(suite: Suite, arms: Arms) -> int:
@@ -322,7 +319,7 @@ def _check_precision(precision: float, pairs: int, floor: float) -> None:
     """Refuse a precision that no number of starts reaches, or for which there is nothing to compare."""
     from scipy.special import ndtri  # slow to import, and not needed by a launch
 
-    option = f"--precision {_percent(precision)}"
+    option = f"--precision {percent(precision)}"
     if not pairs:
         raise TfdistError(f"{option}: only one arm can run here, and has no ratio; add arms, or omit it")
     least = float(ndtri(1 - ERROR / 2)) * floor

@@ -13,6 +13,7 @@ from functools import cached_property
 from tfdist.bench.design import Block
 from tfdist.bench.noise import FEWEST_STARTS, Noise, Variance, noise_of
 from tfdist.launch.str_enum import StrEnum
+from tfdist.launch.text import percent
 
 ERROR = 0.05
 """The share of benches in which an interval may miss, or some of several equal arms may be called different."""
@@ -84,7 +85,9 @@ class Comparison:
     def __str__(self) -> str:
         """`1.12 times (95% interval 1.05 to 1.20)`."""
         of = self.interval
-        return f"{self.ratio:.2f} times" + (f" ({of.level:.0%} interval {of.low:.2f} to {of.high:.2f})" if of else "")
+        return f"{self.ratio:.2f} times" + (
+            f" ({percent(of.level)} interval {of.low:.2f} to {of.high:.2f})" if of else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,6 @@ class Estimate:
 
     def interval(self, error: float) -> Interval | None:
         """That of the images/s or the ratio; None without a variance, or too wide to say anything."""
-        if self.variance is None:
-            return None
         half = self._half(error)
         return Interval(math.exp(self.log - half), math.exp(self.log + half), 1 - error) if half < _WIDEST else None
 
@@ -126,7 +127,7 @@ class Estimate:
         from scipy.special import ndtri, stdtrit  # slow to import, and not needed by a launch
 
         if self.variance is None:
-            raise AssertionError("there is none")
+            return math.inf
         sure = float(stdtrit(self.variance.df, 1 - error / 2)) * math.sqrt(self.variance.value)
         return math.hypot(sure, float(ndtri(1 - error / 2)) * self.floor)
 

@@ -25,8 +25,11 @@ def run_command() -> int:
         sys.stderr.write(f"tfdist: this is {sys.platform}, and tfdist needs Linux; use WSL, or a Linux machine\n")
         return USAGE
     try:
+        import signal
+
         from tfdist.cli.command import run
 
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent has ignored it, no process can be waited for
         code: int = run(sys.argv[1:])
         sys.stdout.flush()
     except (KeyboardInterrupt, RuntimeError) as error:

@@ -10,7 +10,7 @@ import typer
 
 from tfdist.bench.compare.gate import is_too_slow, parse_share
 from tfdist.bench.export import ExportFormat, exported, figures_of, ratios_of
-from tfdist.bench.folder import BenchPaths
+from tfdist.bench.folder import BenchPaths, only_writer
 from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
 from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
@@ -22,7 +22,8 @@ from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_con
 from tfdist.cli.result_folders import Export, export_form
 from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.scheduler import BenchPlan
-from tfdist.cli.show.bench import announce, limits, refusals, show_plan, show_traces
+from tfdist.cli.show.bench import announce, limits, refusals, show_plan
+from tfdist.cli.show.outcome import traces_line
 from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
@@ -33,7 +34,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
-from tfdist.launch.text import counted
+from tfdist.launch.text import counted, percent
 
 if TYPE_CHECKING:
     from tfdist.bench.report.build import Report
@@ -69,10 +70,13 @@ def run_bench(
                 typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
             for text in limits(session, links):
                 typer.echo(text, file=stream)
-    with progress_on(stream, quiet, "examples/s" if session.arms.commands else "images/s") as progress:
+    with (
+        progress_on(stream, quiet, "examples/s" if session.arms.commands else "images/s") as progress,
+        only_writer(session.root),
+    ):
         code = run_session(session, RunnerHooks(progress, links=links, policy=policy))
-    if session.traces.folders and not quiet:
-        show_traces(session, stream)
+    if not quiet and (traces := session.root / "traces").is_dir():
+        typer.echo(traces_line(traces), file=stream)
     report = report_on(session, stream, quiet)
     _show_rest(session, selection, policy, quiet, interrupted=code > 128)
     if report and not (export and quiet):
@@ -99,7 +103,7 @@ def _judge(
             typer.echo(f"{arm}: not compared with its base: one of them was not measured", file=stream)
             continue
         slow = bound is not None and is_too_slow(found, bound)
-        verdict = f"slower by more than {100 * (bound or 0):.3g}%" if slow else difference(found)
+        verdict = f"slower by more than {percent(bound or 0)}" if slow else difference(found)
         if slow or not quiet:
             ratio = f"{found.ratio:.3f} times its base{between(found.interval, '.3f')}"
             typer.echo(f"{arm}: {ratio}: {verdict}", file=stream)
@@ -196,7 +200,7 @@ OPTIONS: dict[str, Any] = option_rows(
 )
 OPTIONS |= option_rows(
     TIMING,
-    rounds=(int, "Turns of each arm, in all; 4 or more for a verdict. Default: the suite's, or 12."),
+    rounds=(int, "Turns of each arm, in all; fewer than 3 give no verdict. Default: the suite's, or 12."),
     turn=(Seconds, "Timed part of a turn, for example 5s. Default: the suite's, or 2.5s."),
     incarnations=(
         int,
@@ -298,7 +302,7 @@ def bench(
 
     Your own program says what a step is with tfdist.measure.steps() or tfdist.measure.Callback().
 
-    The exit code is 1 if an arm failed or is slower than --fail-slower allows, 3 if that compared nothing, 130 after
+    The exit code is 1 if an arm failed or is slower than --fail-slower allows, 3 if an arm was not compared, 130 after
     Ctrl-C, else 0. An arm for which the hardware is missing is refused.
     """
     refuse_tf_config()
@@ -312,6 +316,6 @@ def bench(
     never_block()
     form = export_form(export, json)
     code = run_bench(options, selection, policy, dry_run=dry_run, export=form, quiet=quiet)
-    if dry_run:
+    if dry_run or form:
         wait_for_reader()
     raise typer.Exit(code)

@@ -13,7 +13,7 @@ from tfdist.bench.check import CHOICES, Checker, plan_check
 from tfdist.cli.doctor import show
 from tfdist.cli.options import Json, option, refuse_tf_config, seconds
 from tfdist.cli.run_argument import argument
-from tfdist.cli.show.output import never_block
+from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.cli.show.steps import Steps
 from tfdist.cli.strategies import availability
 from tfdist.jobs.options import OUTPUT, Seconds
@@ -90,4 +90,6 @@ def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, jso
         shutil.rmtree(folder)
     else:
         typer.echo(f"logs: {folder}", err=True)
+    if json:
+        wait_for_reader()
     return code

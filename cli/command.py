@@ -16,7 +16,7 @@ import tfdist
 from tfdist.cli.show.output import finish_output
 from tfdist.jobs.options import EXPECTED, KEYS, OPTIONS, Bytes, Seconds, choices_of
 from tfdist.launch.environment import COMPUTED
-from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command, redact_value, safe_text
 from tfdist.launch.text import check_name, did_you_mean, plain
@@ -345,7 +345,7 @@ def _fail(sentence: str, code: int, arguments: list[str]) -> int:
     sentence = safe_text(sentence)
     typer.echo(f"tfdist: {sentence}", err=True)
     if _wants_json(arguments):
-        status = _STATUSES.get(code, "failed")
+        status = "interrupted" if code > SIGNALS else _STATUSES.get(code, "failed")
         typer.echo(dumps({"format": 1, "status": status, "exit_code": int(code), "reason": sentence}))
     return int(code)
 
@@ -354,7 +354,7 @@ _STATUSES: dict[int, str] = {
     ExitCode.SUCCESS: "ok",
     ExitCode.USAGE: "refused",
     ExitCode.HOST_LOST: "refused",
-    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.START_TIMEOUT: "refused",
 }
 """Nothing was started, as in a record's status."""
 

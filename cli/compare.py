@@ -18,7 +18,7 @@ from tfdist.bench.report.section import Page
 from tfdist.bench.report.sections.ratios import ratio_table
 from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, gather
-from tfdist.cli.result_folders import Export, export_form, list_skipped, with_records
+from tfdist.cli.result_folders import Export, check_out, export_form, list_skipped, with_records
 from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.jobs.options import OUTPUT
@@ -36,13 +36,14 @@ def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None,
         out: a folder for a report; None: no report.
         json: print JSON in the last line of stdout.
     """
+    check_out(out, folders)
     used, empty = with_records(folders)
     found = read_history(used, arms)
     section = history_section(found)
     stream = sys.stderr if json else sys.stdout
     console = PlainConsole(stream)
     list_skipped(empty)
-    show_rows(console, section.tables[0].rows, ("arm", "started", "images/s", "verdict"))
+    show_rows(console, section.tables[0].rows, ("arm", "started", "images/s", "examples/s", "verdict"))
     for text in section.answer:
         console.print(text)
     if out:
@@ -133,6 +134,7 @@ def compare(
         raise typer.Exit(show_history(folders, arms, out, json=json))
     if arms:
         raise TfdistError(f"--arm {arms[0]}: is for more than two folders; omit it")
+    check_out(out, folders)
     compared = compare_folders(folders[0], folders[1], given["baseline"], bool(given["same_work"]))
     form = export_form(export, json)
     show(compared, bound, sys.stderr if form else sys.stdout)

@@ -233,7 +233,7 @@ def launch(
         run = partial(run_launch, replace(job, source=source), selection, policy, options)
         never_block()
         code = launch_detached(run, json=json, quiet=quiet) if detach else run()
-        if dry_run:
+        if dry_run or json:
             wait_for_reader()
     raise typer.Exit(code)
 

@@ -14,7 +14,7 @@ import yaml
 
 from tfdist.cli.command import given_words
 from tfdist.cli.options import annotation, gather
-from tfdist.cli.scheduler import HOST_NAMES, PlanOn, check_parameters, refuse
+from tfdist.cli.scheduler import HOST_NAMES, WITHOUT_EFFECT, PlanOn, check_parameters, refuse
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.launch_plan import LaunchOptions
 from tfdist.jobs.manifest_plan import plan_bench, plan_workload
@@ -77,8 +77,11 @@ _PLANNED = (
     "checkpoint_dir", "resume", "evaluator", "max_restarts", "restart_on", "min_workers", "name", "requeue",
 )  # fmt: skip
 """Options of a launch that pods get in another form, or not at all."""
-_HERE = ("runs_dir", "name", "requeue", "workers_per_host", "python", "chdir", "cores_per_device", "no_wait_for_peers")
+_HERE = ("runs_dir", "name", "requeue", "cores_per_device", "no_wait_for_peers")
 """Options of a launch that mean something on one machine or in a Slurm job only."""
+_OF_HOSTS = ("workers_per_host", "python", "chdir", "interface", "launcher_timeout", "burn")
+_NEVER = (*HOST_NAMES, *WITHOUT_EFFECT, *_OF_HOSTS)
+"""What no pod gets: variables may have set it for other commands."""
 _FIX = "put it into a Secret whose keys become variables, and name it with --secret"
 
 
@@ -109,13 +112,13 @@ class Pods:
         port = ctx.params.get("port")
         options = KubernetesOptions(**self.values, **({} if port is None else {"port": port}))
         check_options(options)
-        check_parameters(ctx, "manifest", () if job is None else _HERE)
+        check_parameters(ctx, "manifest", (*_OF_HOSTS, *(() if job is None else _HERE)))
         if job is None:
             planned = plan({LOCAL: imagined(LOCAL, options.gpus)})
-            workload, notes = plan_bench(given_words(ctx, (), _FIX), options)
+            workload, notes = plan_bench(given_words(ctx, _NEVER, _FIX), options)
             notes = (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings), *notes)
         else:
-            workload, notes = plan_workload(job, given_words(ctx, _PLANNED, _FIX), policy, options)
+            workload, notes = plan_workload(job, given_words(ctx, (*_PLANNED, *_HERE, *_NEVER), _FIX), policy, options)
         text = to_yaml(objects_of(workload, options))
         for note in notes:
             typer.echo(note, err=True)

@@ -14,6 +14,7 @@ from tfdist.bench.predict.section import REFERENCES, prediction_section
 from tfdist.bench.report.section import Page
 from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, gather
+from tfdist.cli.result_folders import check_out
 from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.jobs.options import OUTPUT
@@ -61,6 +62,7 @@ def predict(
         gradient_bytes=parse_size(given["gradient_bytes"], "--gradient-bytes") if given["gradient_bytes"] else None,
         arms=tuple(given["arm"] or ()),
     )
+    check_out(given["out"], [bench])
     prediction = predict_folder(bench, given["collectives"], options)
     section = prediction_section(prediction)
     console = PlainConsole(sys.stderr if json else sys.stdout)

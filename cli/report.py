@@ -12,7 +12,7 @@ from tfdist.bench.collectives.results import holds_collectives
 from tfdist.bench.folder import BenchPaths
 from tfdist.cli.collectives import report_folder
 from tfdist.cli.options import Json, option
-from tfdist.cli.result_folders import list_skipped, with_records
+from tfdist.cli.result_folders import check_out, list_skipped, with_records
 from tfdist.cli.run_argument import argument
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
@@ -56,6 +56,10 @@ def report(
     from tfdist.cli.show.report import list_unreadable, show
 
     if len(folders) == 1 and holds_collectives(folders[0]):
+        if baseline:
+            raise TfdistError(
+                f"--baseline {baseline}: {folders[0]} has an all-reduce by size, and no arm as baseline; omit it"
+            )
         report_folder(folders[0], out, json=json)
         if open:
             open_page(BenchPaths(out or folders[0]).page)
@@ -80,6 +84,5 @@ def _folder_for(used: Sequence[Path], out: Path | None) -> Path:
         return out or used[0]
     if out is None:
         raise TfdistError(f"{len(used)} folders with records: name the folder for their joint report with --out")
-    if out.resolve() in {folder.resolve() for folder in used}:
-        raise TfdistError(f"--out {out}: it would replace the report of that folder alone; choose another --out")
+    check_out(out, used)
     return out

@@ -9,6 +9,7 @@ import typer
 from tfdist.bench.export import ExportFormat
 from tfdist.bench.reading import holds_records
 from tfdist.cli.options import option
+from tfdist.launch.errors import TfdistError
 
 Export = Annotated[
     ExportFormat | None,
@@ -21,8 +22,19 @@ def export_form(export: ExportFormat | None, json: bool) -> ExportFormat | None:
     return export or (ExportFormat.JSON if json else None)
 
 
+def check_out(out: Path | None, folders: Iterable[Path]) -> None:
+    """Refuse the folder of one bench for a page about several, or about something else.
+
+    Raises:
+        TfdistError: it is one of `folders`.
+    """
+    if out and out.resolve() in {folder.resolve() for folder in folders}:
+        raise TfdistError(f"--out {out}: it would replace the report of that folder alone; choose another --out")
+
+
 def with_records(folders: Sequence[Path]) -> tuple[Sequence[Path], list[Path]]:
     """The folders to read, and the existing files and folders without records; all are to be read if none has any."""
+    folders = list({folder.resolve(): folder for folder in folders}.values())  # overlapping patterns name one twice
     empty = [folder for folder in folders if folder.exists() and not holds_records(folder)]
     return [folder for folder in folders if folder not in empty] or folders, empty
 

@@ -13,7 +13,6 @@ from typing import Any, TextIO
 import typer
 
 from tfdist.cli.show.outcome import show_outcome, traces_line
-from tfdist.cli.show.output import never_block
 from tfdist.cli.show.steps import Steps, connected
 from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.jobs.elastic import ElasticHosts, elastic_hosts
@@ -49,9 +48,9 @@ from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter, describe_plan
+from tfdist.launch.supervision import termination_log
 from tfdist.launch.supervision.metrics import INSPECT_S, MetricsOptions, published
 from tfdist.launch.supervision.run_tasks import launch as run_job
-from tfdist.launch.supervision.termination_log import log_outcome
 from tfdist.launch.text import shortened
 from tfdist.models.checkpoints import Checkpointing, check_folder_name
 from tfdist.models.record import Record, RecordStatus
@@ -64,8 +63,8 @@ from tfdist.strategies.choice import StrategyChoice
 class BackgroundLines(PrefixedLines):
     """Prints the launcher's notes, but no output of tasks: their logs have it."""
 
-    def __init__(self, background: Background, out: TextIO, err: TextIO) -> None:
-        super().__init__(out, err)
+    def __init__(self, background: Background, out: TextIO, err: TextIO, options: LineOptions) -> None:
+        super().__init__(out, err, options)
         self.background = background
 
     def handle(self, message: Message) -> None:
@@ -79,7 +78,6 @@ def launch_detached(launch: Callable[[Background], int], *, json: bool, quiet: b
     """Call `launch` in a process that goes into the background; returns the exit code of either process."""
     process = fork_launcher()
     if isinstance(process, Background):
-        never_block()
         return launch(process)
     result = process.wait()
     if isinstance(result, int):
@@ -218,7 +216,7 @@ def run_launch(
     if traces.is_dir() and not run_options.lines.quiet:
         typer.echo(traces_line(traces), file=run_options.out)
     code, reason = (outcome.exit_code, outcome.reason) if record is None else (record.exit_code, record.reason)
-    log_outcome(outcome, int(code), reason)
+    termination_log.write(termination_log.short_form(outcome, int(code), reason))
     if run_options.requeue is not None:
         with without_sigterm():
             line = requeue(outcome, code, run_options.requeue, os.environ)
@@ -267,7 +265,7 @@ def _console(
 ) -> PrefixedLines:
     """A live table for the built-in training on a terminal, else prefixed lines."""
     if background is not None:
-        return BackgroundLines(background, options.out, sys.stderr)
+        return BackgroundLines(background, options.out, sys.stderr, options.lines)
     lines = replace(options.lines, tasks=output_tasks(options.output, planned.job), run_dir=run_dir)
     if not planned.argv and not lines.quiet and can_redraw(options.out):
         return LiveTable(planned.job, options.out, lines)

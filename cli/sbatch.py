@@ -11,7 +11,7 @@ import typer
 
 from tfdist.cli.command import given_words, secrets
 from tfdist.cli.options import option, refuse_tf_config
-from tfdist.cli.scheduler import HOST_NAMES, PlanOn, check_parameters, refuse
+from tfdist.cli.scheduler import HOST_NAMES, WITHOUT_EFFECT, PlanOn, check_parameters, refuse
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.launch_plan import LaunchOptions
 from tfdist.launch.errors import TfdistError
@@ -86,7 +86,7 @@ class SlurmJob:
         selection = self.select(ctx, ctx.params)
         raw = {host: imagined(host, self.gpus_per_node) for host in selection.hosts}
         planned = plan(assign_slots(raw, selection.per_host, 1 if job is None else job.devices))
-        words = given_words(ctx, (), "pass it with --env")
+        words = given_words(ctx, (*HOST_NAMES, *WITHOUT_EFFECT), "pass it with --env")
         wrong = next((word for word in (*words, *self.options) if not is_utf8(word)), None)
         if wrong is not None:
             raise TfdistError(f"{wrong!r}: not valid UTF-8, as a batch script must be; use another name")

@@ -11,7 +11,7 @@ from tfdist.strategies.options import option_text
 
 HOST_NAMES = ("hosts", "hostfile", "exclude", "transport", "ssh", "remote_prefix")
 """Options that name hosts, or how to reach them."""
-_WITHOUT_EFFECT = ("dry_run", "detach", "json", "inherit")
+WITHOUT_EFFECT = ("dry_run", "detach", "json", "inherit")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def check_parameters(ctx: Any, scheduler: str, others: Collection[str] = ()) -> 
     Raises:
         TfdistError: one was given.
     """
-    refuse(ctx, _WITHOUT_EFFECT, f"{scheduler} prints how to run the command, and starts nothing")
+    refuse(ctx, WITHOUT_EFFECT, f"{scheduler} prints how to run the command, and starts nothing")
     refuse(ctx, others, f"has no effect with {scheduler}")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from tfdist.bench.folder import only_writer
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import progress_on
 from tfdist.bench.runner import RunnerHooks
@@ -19,7 +20,7 @@ from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_con
 from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import refusals
-from tfdist.cli.show.output import never_block
+from tfdist.cli.show.output import never_block, wait_for_reader
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT
@@ -51,7 +52,8 @@ def run_tune(
             summary = {"estimate_s": search_s(session), "folder": str(session.root)}
             typer.echo(dumps({"format": 1, **arms, "refused": session.arms.refused, **summary}))
         return 0
-    with progress_on(stream, quiet) as progress:
+    unit = "examples/s" if session.arms.commands else "images/s"
+    with progress_on(stream, quiet, unit) as progress, only_writer(session.root):
         tuning = search(session, RunnerHooks(progress, policy=policy))
     if tuning.interrupted is not None:
         bench.report_on(session, stream, quiet)
@@ -83,6 +85,8 @@ def _texts(tuning: Tuning, session: Session, command: str) -> list[str]:
     if tuning.interrupted is not None:
         return ["interrupted before the options were compared: these figures name no best ones", folder]
     ratio = f"; {tuning.best}: {tuning.comparison}" if tuning.comparison else ""
+    if not tuning.best:
+        return ["nothing to compare: no candidate has a figure", folder]
     if not tuning.gain:
         return [f"no measurable gain over the defaults ({tuning.default}){ratio}", folder]
     return [f"{tuning.best} is faster than {tuning.default}{ratio}:", f"  {command}", folder]
@@ -146,7 +150,10 @@ def tune(
         ctx.obj.submit(ctx, lambda machines: _plan(options, machines), policy)
         return
     never_block()
-    raise typer.Exit(run_tune(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet))
+    code = run_tune(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
+    if dry_run or json:
+        wait_for_reader()
+    raise typer.Exit(code)
 
 
 def _plan(options: BenchOptions, machines: Machines) -> BenchPlan:

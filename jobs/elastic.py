@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.launch_plan import PlannedLaunch, effect, resized, with_checkpoints
+from tfdist.launch.doctor.problems import Hellos
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.machine import FOR_WORKERS, Machine, Machines, assign_slots, machines_of
 from tfdist.launch.policy import Policy
-from tfdist.launch.supervision.rejoin import Hellos, NextPlan
+from tfdist.launch.supervision.rejoin import NextPlan
 from tfdist.launch.supervision.restarts import SavedState
 from tfdist.launch.text import counted, shortened
 from tfdist.strategies.choice import StrategyChoice

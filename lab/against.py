@@ -7,9 +7,7 @@ Adds lines to against.csv and against_turns.csv after each bench, and continues 
 """
 
 import argparse
-import fcntl
 import json
-import os
 import subprocess
 import tempfile
 import time
@@ -144,11 +142,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "bench_results" / "compare")
     options = parser.parse_args()
     console, path = Console(), options.out / "against.csv"
-    lock = os.open(options.out, os.O_RDONLY)  # held until this process ends
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise SystemExit(f"{options.out}: another process measures there; two would disturb each other") from None
     table = pd.read_csv(path) if path.exists() else pd.DataFrame()
     for number in range(options.benches):
         for kind, slower in KINDS.items():

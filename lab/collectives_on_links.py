@@ -46,9 +46,9 @@ def measure(net: Network, speed: Speed, out: Path, rounds: int) -> None:
 def summary(speed: Speed, out: Path) -> str:
     """The highest bus bandwidth, compared with the link."""
     figures = figures_of(read_collectives(out))
-    best = max(figures, key=lambda figure: figure.busbw)
-    share = best.busbw * 8e3 / speed.mbit
-    return f"{speed.mbit} Mbit/s: at most {best.busbw * 1e3:.1f} MB/s bus bandwidth, {share:.0%} of the link"
+    best = max(figures, key=lambda figure: figure.line.busbw)
+    share = best.line.busbw * 8e3 / speed.mbit
+    return f"{speed.mbit} Mbit/s: at most {best.line.busbw * 1e3:.1f} MB/s bus bandwidth, {share:.0%} of the link"
 
 
 def main() -> None:

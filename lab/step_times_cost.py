@@ -1,60 +1,74 @@
-"""What reading the clock in each step costs: python -m lab.step_times_cost [--strategy S] [--pairs N].
+"""What reading the clock in each step costs: python -m lab.step_times_cost [--workers N] [--pairs N].
 
-One process trains the same model with step times and without, a few steps in turn, and compares pairs of neighbouring
-stretches: noise of the machine that lasts longer than a stretch hits both. On GPUs not run on hardware.
+The same model with step times and without is trained a few steps in turn, by all workers together, in the same
+processes: what differs from start to start cannot differ, and noise of the machine that lasts longer hits both. On GPUs
+not run on hardware.
 """
 
 import argparse
 import os
 import random
+import subprocess
+import sys
 import time
 from dataclasses import replace
-from statistics import mean, median, stdev
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from scipy.stats import quantile_test
+
+from lab.commands import PYTHON, TFDIST
 
 STRETCH = 3
 """Steps."""
 
 
-def main(strategy_name: str, pairs: int, preset: str) -> None:
-    """Print the ratio of wall and CPU times, with and without step times."""
+def measure(workers: int, pairs: int, preset: str) -> dict[str, list[float]]:
+    """The ratios of seconds with step times to those without, in each pair of stretches of this worker."""
     from tfdist.jobs.presets import resolve
-    from tfdist.launch.cluster import Task
     from tfdist.launch.machine import local_machine
-    from tfdist.models.training import loop
-    from tfdist.models.training.context import TrainingContext
-    from tfdist.strategies.build import build
+    from tfdist.models.training import leading
+    from tfdist.models.training.task import cluster_and_task
 
-    spec = resolve({"strategy": strategy_name, "dataset": "synthetic"}, local_machine(), preset).spec
-    job = TrainingContext(spec, build(spec), Task("worker", 0), 1)
-    plain, _ = loop.prepare(job)
-    timed, _ = loop.prepare(replace(job, spec=replace(spec, step_times=True)))
-    for each in (plain, timed):
-        each._run(10)
-    wall, cpu = [], []
+    choices = {"strategy": "multiworker", "workers": workers} if workers > 1 else {"strategy": "one-device"}
+    spec = resolve({**choices, "dataset": "synthetic", "step_times": False}, local_machine(), preset).spec
+    job = leading.connect(spec, cluster_and_task()[1])
+    with_times = replace(job, spec=replace(spec, step_times=True))
+    loops = [("plain", leading.prepare(job)[0]), ("timed", leading.prepare(with_times)[0])]
+    for _, loop in loops:
+        loop._run(10)
+    order = random.Random(0)  # the same in all workers
+    ratios: dict[str, list[float]] = {"wall time": [], "CPU time": []}
     for _ in range(pairs):
         seconds = {}
-        for name, each in random.sample([("plain", plain), ("timed", timed)], 2):
+        for name, loop in order.sample(loops, 2):
             started, used = time.perf_counter(), time.process_time()
-            each._run(STRETCH)
-            seconds[name] = time.perf_counter() - started, time.process_time() - used
-            if each.times is not None:
-                each.times.take()
-        wall.append(seconds["timed"][0] / seconds["plain"][0] - 1)
-        cpu.append(seconds["timed"][1] / seconds["plain"][1] - 1)
-    for name, ratios in (("wall time", wall), ("CPU time", cpu)):
-        half = 2 * stdev(ratios) / len(ratios) ** 0.5
-        print(
-            f"{strategy_name}, {name}: median {median(ratios):+.2%}, mean {mean(ratios):+.2%} +- {half:.2%} ({pairs} pairs)"
-        )
+            loop._run(STRETCH)
+            seconds[name] = {"wall time": time.perf_counter() - started, "CPU time": time.process_time() - used}
+            if loop.times is not None:
+                loop.times.take()
+        for clock, values in ratios.items():
+            values.append(seconds["timed"][clock] / seconds["plain"][clock])
+    return ratios
+
+
+def main() -> None:
+    """Print the cost, with its interval."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=2, help="1: the strategy one-device")
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--preset", default="smoke", help="shorter steps make the cost larger")
+    options = parser.parse_args()
+    if options.workers > 1 and "TF_CONFIG" not in os.environ:
+        launch = [TFDIST, "launch", "--strategy", "multiworker", "--workers", str(options.workers)]
+        sys.exit(subprocess.run([*launch, PYTHON, "-m", "lab.step_times_cost", *sys.argv[1:]], check=False).returncode)
+    for clock, ratios in measure(options.workers, options.pairs, options.preset).items():
+        found = quantile_test(ratios, q=1.0, p=0.5)
+        low, high = found.confidence_interval(0.95)
+        median = sorted(ratios)[len(ratios) // 2]
+        print(f"{clock}: {median - 1:+.2%}, 95 % {low - 1:+.2%} to {high - 1:+.2%} ({options.pairs} pairs)")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--strategy", default="one-device")
-    parser.add_argument("--pairs", type=int, default=100)
-    parser.add_argument("--preset", default="cpu")
-    options = parser.parse_args()
-    main(options.strategy, options.pairs, options.preset)
+    main()

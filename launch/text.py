@@ -122,6 +122,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def percent(share: float) -> str:
+    """`5%`, `2.5%` or `99.5%` of a share, 0..1."""
+    return f"{100 * share:.3g}%"
+
+
 def duration(seconds: float) -> str:
     """`48 s`, `12 min` or `1 h 05 min`."""
     if seconds < 90:
@@ -152,8 +157,3 @@ def did_you_mean(value: str, choices: Iterable[str], most: int = 99) -> str:
     nearest = get_close_matches(value.casefold(), known, n=1)
     hint = f"did you mean {nearest[0]}? Choose" if nearest else "choose"
     return f"{hint} from {shortened(known, most)}"
-
-
-def labelled(label: str, text: str) -> str:
-    """`label: text`; only the text if it starts with the label: `interrupted by SIGINT`."""
-    return text if text.startswith(label) else f"{label}: {text}"

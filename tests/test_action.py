@@ -74,6 +74,7 @@ def test_the_verdicts_are_those_that_the_output_names():
         (0, [EQUAL, UNKNOWN], 0.05, "inconclusive"),
         (0, [EQUAL], 0, "inconclusive"),
         (0, [EQUAL, row(1.1, 1.2, 1.3)], 0.05, "not-slower"),
+        (3, [EQUAL], 0.05, "inconclusive"),  # another arm was not compared
     ],
 )
 def test_a_verdict_is_not_better_than_the_figures(code, rows, bound, verdict):

@@ -141,11 +141,6 @@ class SizeFigure:
         return self.line.bytes // GradientDtype(self.line.dtype).item_bytes
 
     @property
-    def busbw(self) -> float:
-        """GB/s."""
-        return self.line.busbw
-
-    @property
     def busbw_interval(self) -> Interval | None:
         """GB/s."""
         if self.interval is None:

@@ -11,11 +11,13 @@ from tfdist.bench.folder import check_new
 from tfdist.bench.plan import PlannedRun, interleave, start_order
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.arms import Arms, resolve_arms
+from tfdist.bench.suites.suite import Suite
 from tfdist.jobs.exchange_checks import uses_nccl
 from tfdist.jobs.presets import resolve
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.quantities import parse_sizes
+from tfdist.launch.text import duration
 from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec, collective_refusal
 from tfdist.strategies.catalog import gradient_dtype_refusal, refuse
 from tfdist.strategies.choice import StrategyChoice
@@ -116,6 +118,8 @@ def _with_same_arms(arms: Arms) -> tuple[Arms, tuple[tuple[str, str], ...]]:
 
 
 def _check(options: CollectiveOptions) -> None:
+    if options.turn_s >= Suite.timeout_s:
+        raise TfdistError(f"--turn {duration(options.turn_s)}: must be shorter than {duration(Suite.timeout_s)}")
     if options.rounds < 1:
         raise TfdistError(f"--rounds {options.rounds}: must be at least 1; 3 or more give intervals")
     if options.incarnations < 1:

@@ -61,7 +61,7 @@ def values_of(figure: SizeFigure) -> dict[str, Any]:
         "time_us_low": seconds.low * 1e6 if seconds else None,
         "time_us_high": seconds.high * 1e6 if seconds else None,
         "algbw_gb_per_s": line.algbw,
-        "busbw_gb_per_s": figure.busbw,
+        "busbw_gb_per_s": figure.line.busbw,
         "busbw_gb_per_s_low": busbw.low if busbw else None,
         "busbw_gb_per_s_high": busbw.high if busbw else None,
         "wrong": figure.wrong,

@@ -61,9 +61,10 @@ class ComparedFolders:
         """The arms of the base that may be slower by more than `bound`, those that were not compared among them."""
         # the anchor stands for the machine, whose speed differs by day: it counts only where there is nothing else
         gated = [each for each in self.changes if not each.anchor or self.decided < 2]
-        found = {each.arm: each.comparison.interval if each.comparison else None for each in gated}
-        unknown = [arm for arm, each in found.items() if each is None or each.low < 1 - bound <= each.high]
-        return (*unknown, *self.only_base)
+        intervals = {each.arm: each.comparison.interval if each.comparison else None for each in gated}
+        low = [arm for arm, each in intervals.items() if each is None or each.low < 1 - bound]
+        slow = self.too_slow(bound)
+        return (*(arm for arm in low if arm not in slow), *self.only_base)
 
     @property
     def machine_ratio(self) -> float:

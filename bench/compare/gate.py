@@ -4,7 +4,7 @@ import math
 import re
 
 from tfdist.bench.noise import ASSUMED_SD, FEWEST_SURE
-from tfdist.bench.statistics import ERROR, FLOOR, Comparison
+from tfdist.bench.statistics import ERROR, FLOOR, ArmVerdict, Comparison
 from tfdist.launch.errors import TfdistError
 
 
@@ -22,8 +22,10 @@ def parse_share(text: str, flag: str) -> float:
 
 
 def is_too_slow(comparison: Comparison | None, bound: float) -> bool:
-    """Whether even the upper end of its interval is slower by more than `bound`: a share of the base's speed."""
-    return comparison is not None and comparison.interval is not None and comparison.interval.high < 1 - bound
+    """Whether it is called slower, and even the upper end of its interval by more than `bound` of the base's speed."""
+    if comparison is None or comparison.interval is None:
+        return False
+    return comparison.verdict is ArmVerdict.SLOWER and comparison.interval.high < 1 - bound
 
 
 LONGEST = 100

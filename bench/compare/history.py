@@ -98,7 +98,7 @@ def read_history(roots: Sequence[Path], patterns: Sequence[str] = ()) -> BenchHi
 
 
 def _labelled(folder: ResultFolder) -> BenchLabel:
-    first = min(folder.records, key=lambda record: record.started)
+    first = min(folder.records, key=lambda record: (not record.hardware, record.started))  # not a refused one
     software = first.ranks[0].software if first.ranks else first.hardware.get("packages", {})
     cores = f"{len(first.hardware.get('cores', ()))} cores of {first.hardware.get('cpu', 'an unknown CPU')}"
     return BenchLabel(

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from tfdist.bench.compare.history import BenchHistory, values_of
 from tfdist.bench.report.across import OTHER_MACHINE
 from tfdist.bench.report.figures.colors import PALETTE
-from tfdist.bench.report.format import between
+from tfdist.bench.report.format import between, for_unit, in_unit
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.table import EMPTY, Column, Table
@@ -57,7 +57,8 @@ def history_table(history: BenchHistory) -> Table:
     """A row for each arm of each bench: arm by arm, each in order of time."""
     arms = history.arms
     points = sorted(history.points, key=lambda point: arms.index(point.row.arm))
-    return Table("history", "Every arm in order of time", pd.DataFrame(map(values_of, points)), HISTORY_COLUMNS)
+    columns = for_unit(HISTORY_COLUMNS, [point.row for point in points])
+    return Table("history", "Every arm in order of time", pd.DataFrame(map(values_of, points)), columns)
 
 
 def _answers(history: BenchHistory) -> Iterator[str]:
@@ -86,6 +87,7 @@ def _charts(history: BenchHistory, every: pd.DataFrame) -> Iterator[Chart]:
         ("history-images-per-s", "Images/s over time", "images/s of the whole job", "images_per_s"),
         ("history-speed-up", "Speed-up over one device over time", "speed-up over one device", "speed_up"),
     ):
+        title, unit = (in_unit(text, [point.row for point in history.points]) for text in (title, unit))
         data = every[every["arm"].isin(arms) & every[key].notna()]
         texts = [f"{arm} from {rows[key].iloc[0]:.3g} to {rows[key].iloc[-1]:.3g}" for arm, rows in _by_arm(data)]
         alt = f"{title}, {len(history.benches)} benches: {shortened(texts, 12)}.{left}"

@@ -40,11 +40,6 @@ class Compute:
     df: float
     """Degrees of freedom of `spread`."""
 
-    @property
-    def one(self) -> StepTime:
-        """Step time of one device."""
-        return self.times[0]
-
     def at(self, devices: int) -> StepTime:
         """The measured one with the most devices that does not exceed `devices`."""
         return max((each for each in self.times if each.devices <= devices), key=lambda each: each.devices)
@@ -64,7 +59,7 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
     Raises:
         TfdistError: there is no one-device arm of the same work.
     """
-    alike = [each for each in rows if each.measured and same_work(row, each)]
+    alike = [each for each in rows if each.measured and each.valid and same_work(row, each)]
     singles = [each for each in alike if each.strategy == StrategyName.ONE_DEVICE]
     side_by_side = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
     many = [each for each in side_by_side if each.hosts == row.hosts] or side_by_side

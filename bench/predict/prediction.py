@@ -190,7 +190,7 @@ class PredictionOptions:
     worth: float = 0.5
     """See `Question`."""
     gradient_bytes: int | None = None
-    """None: those of the built-in model, or of the sweep."""
+    """None: those of the built-in model."""
     arms: tuple[str, ...] = ()
     """Patterns (fnmatch); none: all that can be predicted."""
 
@@ -247,7 +247,7 @@ def _curves(
         alike = _sizes(row, chosen)
         if row is not alike[-1]:
             continue
-        compute, size = compute_for(row, rows), options.gradient_bytes or _gradient_bytes(row, sweep)
+        compute, size = compute_for(row, rows), options.gradient_bytes or _gradient_bytes(row)
         question = Question(options.devices, options.worth, size, _link(row, sweep, options))
         if row.strategy != StrategyName.MULTI_WORKER or sweep is None:
             yield predict_async(row, compute, question)
@@ -290,13 +290,10 @@ def _chosen(rows: Sequence[ArmRow], patterns: Sequence[str]) -> list[ArmRow]:
     return chosen
 
 
-def _gradient_bytes(row: ArmRow, sweep: Sweep | None) -> int:
+def _gradient_bytes(row: ArmRow) -> int:
     spec = row.measured[0].spec
     if not spec.get("command"):
         return _FLOAT32 * trained_parameters(Architecture(spec["model"]), spec["alpha"], spec["classes"])
-    of_model = [line.bytes for line in sweep.lines if line.tensors > 1] if sweep else []
-    if of_model:
-        return of_model[0]
     raise TfdistError(f"{row.arm} runs a program of its own: give the size of its gradients, as --gradient-bytes 14M")
 
 

@@ -16,7 +16,7 @@ from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.statistics import Interval
 from tfdist.bench.table import Column, Table
-from tfdist.launch.text import counted
+from tfdist.launch.text import counted, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def _answer(prediction: Prediction, curve: ScalingCurve) -> str:
         f"{', an extrapolation' if last.extrapolated else ''}."
     )
     low, high = curve.pays_interval
-    share = f"{worth:.0%} of what one device alone does"
+    share = f"{percent(worth)} of what one device alone does"
     most = f"{high:,}" if high else f"more than {last.devices:,}"
     if curve.pays_until is None:
         unsure = f", but the measurements leave open that only {low:,} pay" if low < last.devices else ""
@@ -174,7 +174,7 @@ def _images_chart(prediction: Prediction) -> Chart:
     def paint(axes: "Axes") -> None:
         _curves(axes, prediction.curves, lambda point: (point.images_per_s, point.interval))
         first, devices = prediction.curves[0], prediction.options.devices
-        one = batch_of(first.arm) / first.compute.one.seconds
+        one = batch_of(first.arm) / first.compute.times[0].seconds
         axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
         for curve in prediction.curves:
             numbers, rates = [row.devices or 1 for row in curve.arms], [row.rate for row in curve.arms]

@@ -84,8 +84,8 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
         if len(group) == len(rivals):
             which = f"No measurable difference between {of.removeprefix('of ')}"
         sentences = [f"{which}: {names}, {rates}."]
-        none = f"{ties[0][0].arm} is at most" if len(ties) == 1 else "None of them is more than"
-        sentences += [f"{none} {at_most_slower(of for _, of in ties)} slower than {best.arm} for sure."]
+        who = f"{ties[0][0].arm} is" if len(ties) == 1 else "Each of them is"
+        sentences += [f"{who} at most {at_most_slower(of for _, of in ties)} slower than {best.arm}, by its interval."]
     else:
         which = f"{best.arm} was the fastest {of}" if len(rivals) > 1 else best.arm
         every = all(of.interval for _, of in others_over(best, rivals))
@@ -95,9 +95,7 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
         sentences += [f"{shortened(apart)} cannot be compared with it: too few turns beside the same arms."]
     one, independent = best.one_device, best.independent
     if one and one.label != best.label:
-        few = one.comparison.rounds < FEWEST_ROUNDS
-        verdict = "too few rounds for a verdict" if few else difference(one.comparison)
-        limits = between(one.comparison.interval, ".2f")
+        verdict, limits = difference(one.comparison), between(one.comparison.interval, ".2f")
         which = best.arm if ties else "That"
         sentences += [f"{which} is {one.comparison.ratio:.2f} times {one.label}{limits}: {verdict}."]
         sentences += [f"Efficiency {one.efficiency:.0%}."] if best.devices != 1 else []

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
-from statistics import fmean, median, quantiles
+from statistics import fmean, median
 from typing import Any
 
 from tfdist.bench.report.arm_records import ArmRecords
@@ -77,7 +77,7 @@ def cost_values(arm: ArmRecords, images_per_s: float | None) -> dict[str, Any]:
         **{f"start_{phase}_s": _start_s(arm, phase) for phase in _PHASES},
         "cpu_cores": _cores(arm.measured, None),
         "cpu_cores_parameter_servers": _cores(arm.measured, servers) if arm.spec.get("ps") else None,
-        **dict(zip(("step_ms_p50", "step_ms_p95", "step_ms_p99"), _percentiles(arm.step_ms), strict=True)),
+        **{f"step_ms_p{each}": _percentile(arm.step_ms, each) for each in (50, 95, 99)},
         "memory_largest_process_mb": _mega(resident),
         "peak_memory_largest_process_mb": _mega(largest),
         "peak_memory_job_mb": _mega(max(map(sum, peaks), default=None)),
@@ -104,9 +104,7 @@ def _cores(records: Sequence[Record], roles: Collection[str] | None) -> float | 
     return cpu_s / seconds if seconds else None
 
 
-def _percentiles(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Percentiles 50, 95 and 99."""
-    if len(values) < 2:
-        return (values[0] if values else None,) * 3
-    cuts = quantiles(values, n=100, method="inclusive")
-    return cuts[49], cuts[94], cuts[98]
+def _percentile(values: Sequence[float], percent: float) -> float | None:
+    from numpy import percentile  # a launch does not need it
+
+    return float(percentile(values, percent)) if values else None

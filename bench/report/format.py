@@ -70,7 +70,9 @@ def between(value: Interval | None, form: str) -> str:
 
 
 def difference(comparison: Comparison) -> str:
-    """`measurably faster`, `measurably slower` or `no measurable difference`."""
+    """`measurably faster`, `measurably slower`, `no measurable difference`, or that there is no interval."""
+    if comparison.interval is None:
+        return "too few rounds for a verdict"
     unsure = comparison.verdict is ArmVerdict.CANNOT_TELL
     return "no measurable difference" if unsure else f"measurably {comparison.verdict}"
 

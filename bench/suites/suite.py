@@ -154,7 +154,7 @@ def _check_amounts(suite: Suite, set_by: Callable[[str, Any], str]) -> None:
     """
     seconds = {key: getattr(suite, _field(key)) for key in ("turn", "window", "timeout")}
     for key, holds, must in (
-        ("rounds", suite.rounds >= 1, "at least 1 (4 for a verdict)"),
+        ("rounds", suite.rounds >= 1, "at least 1 (3 for a verdict)"),
         ("rounds", suite.rounds <= MOST_ROUNDS, f"at most {MOST_ROUNDS:,}"),
         ("incarnations", 1 <= suite.incarnations <= suite.rounds, f"1 to the number of rounds, {suite.rounds}"),
         *((key, 0 < value < inf, "a positive number of seconds") for key, value in seconds.items()),

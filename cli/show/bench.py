@@ -8,7 +8,6 @@ import typer
 
 from tfdist.bench.ceiling import exchange_of, network_limit
 from tfdist.bench.session import Session
-from tfdist.cli.show.outcome import traces_line
 from tfdist.launch.doctor.preflight import Links, slowest
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
@@ -54,13 +53,6 @@ def limits(session: Session, links: Links) -> Iterator[str]:
                 f"{arm}: the network allows at most {network_limit(spec, exchange):.1f} images/s: {size} take at least "
                 f"{exchange.floor_s * 1e3:.1f} ms ({bandwidth.bytes_per_s / 1e9:.3g} GB/s, {bandwidth.source})"
             )
-
-
-def show_traces(session: Session, stream: TextIO) -> None:
-    """Say where the traces are, if there are any, and what reads them."""
-    folder = session.root / "traces"
-    if folder.is_dir():
-        typer.echo(traces_line(folder), file=stream)
 
 
 def show_plan(session: Session, json: bool) -> None:

@@ -8,7 +8,7 @@ from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import NARROW, NARROWEST, SHORT, columns_for, values_of, without_refused
 from tfdist.bench.report.summary import REFUTED, WRONG
 from tfdist.cli.show.rows import PlainConsole, show_rows
-from tfdist.launch.text import labelled, plain, shortened
+from tfdist.launch.text import plain, shortened
 
 ANSWERED = ("convergence", "batch", "lost-time")
 """Sections whose answer is shown on the console, too: a user has asked for it, with a suite or an option."""
@@ -35,7 +35,8 @@ def show(report: Report, stream: TextIO) -> None:
         console.print(note, style="dim")
     for status, reason in dict.fromkeys((row.status, row.reason) for row in report.rows if row.reason):
         arms = shortened(row.label for row in report.rows if (row.status, row.reason) == (status, reason))
-        console.print(f"{labelled(status, reason)} ({arms})", style="red")
+        text = reason if reason.startswith(status) else f"{status}: {reason}"
+        console.print(f"{text} ({arms})", style="red")
     for warning in report.warnings:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
 

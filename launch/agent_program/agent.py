@@ -22,6 +22,7 @@ from typing import Any
 
 from tfdist.launch.agent_program import processes, stacks, system
 from tfdist.launch.agent_program.counters import counters as count
+from tfdist.launch.agent_program.counters import session_cpu_s
 from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
 from tfdist.launch.agent_program.gpus import fullest_gpu, with_cusolver
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
@@ -258,17 +259,18 @@ class Agent:
 
     def _do_reserve(self, request: int, ports: list[int], token: str) -> None:
         self._release_ports()
-        for port in ports:
-            try:
+        port = 0
+        try:
+            for port in ports:
                 self.reserved_sockets.append(system.reserve(port))
-            except OSError as error:
-                self._send("not_reserved", request=request, port=port, reason=os.strerror(error.errno or 0))
-                return
-        numbers = [reserved.getsockname()[1] for reserved in self.reserved_sockets]
-        if token:
-            from tfdist.launch.agent_program.probe import ProbeServer  # only jobs on other hosts need it
+            numbers = [reserved.getsockname()[1] for reserved in self.reserved_sockets]
+            if token:
+                from tfdist.launch.agent_program.probe import ProbeServer  # only jobs on other hosts need it
 
-            self.probe_server = ProbeServer(numbers, token)
+                self.probe_server = ProbeServer(numbers, token)
+        except OSError as error:
+            self._send("not_reserved", request=request, port=port, reason=os.strerror(error.errno or 0))
+            return
         self._send("reserved", request=request, ports=numbers)
 
     def _release_ports(self) -> None:
@@ -335,7 +337,8 @@ class Agent:
         }
         if counters:
             pids = [task.pid for task in self.by_pid.values()]
-            of_process["counters"] = lambda pid: count(pid, pids)
+            used = session_cpu_s()
+            of_process["counters"] = lambda pid: count(pid, pids, used)
         values = {key: {name: read(pid) for name, pid in running.items()} for key, read in of_process.items()}
         usage, now = system.host_usage(), system.event_time()
 

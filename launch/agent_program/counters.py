@@ -7,18 +7,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tfdist.launch.agent_program.description import cgroup_folders
+from tfdist.launch.agent_program.gpus import CPUS
 from tfdist.launch.agent_program.system import busy_and_stolen_s, process_stat, read_text
 
-CPUS = "/sys/devices/system/cpu"
 
-
-def counters(pid: int, pids: list[int]) -> dict[str, float]:
+def counters(pid: int, pids: list[int], cpu_s: Mapping[int, float]) -> dict[str, float]:
     """Counters of a task since its start or that of its host, and what holds now.
 
     `time_s`; `throttled_s` of its cgroups; of the cores that it may use: `cores`, their number, `steal_s` by other
     virtual machines, `other_busy_s` by other programs than the tasks `pids` of its job, `clock_share`, the lowest
     frequency as a part of the highest one possible (1: unknown); `major_faults`, pages read from a disk; `sent` and
     `resent` TCP segments; `disk_free_share` of its folder.
+
+    Args:
+        pid: of the task.
+        pids: of all tasks of its job here, each of which leads a session.
+        cpu_s: what the sessions have used, as `session_cpu_s`.
     """
     try:
         cores = os.sched_getaffinity(pid)
@@ -30,7 +34,7 @@ def counters(pid: int, pids: list[int]) -> dict[str, float]:
         "throttled_s": throttled_s(pid),
         "cores": len(cores),
         "steal_s": steal_s,
-        "other_busy_s": busy_s - _session_cpu_s({each for each in pids if cores & _affinity(each)}),
+        "other_busy_s": busy_s - sum(cpu_s.get(each, 0.0) for each in pids if cores & _affinity(each)),
         "clock_share": min(map(_clock_share, cores)),
         "major_faults": float((process_stat(pid) or ["0"] * 10)[9]),
         **_segments(pid),
@@ -44,11 +48,13 @@ def _affinity(pid: int) -> set[int]:
     return set()
 
 
-def _session_cpu_s(sessions: set[int]) -> float:
-    """CPU seconds of all processes in these sessions, and of their children that have ended (man 5 proc_pid_stat)."""
-    stats = [process_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
-    ticks = (sum(map(int, stat[11:15])) for stat in stats if stat and int(stat[3]) in sessions)
-    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+def session_cpu_s() -> dict[int, float]:
+    """CPU seconds of the processes of each session, and of their children that have ended (man 5 proc_pid_stat)."""
+    used = dict[int, float]()
+    for stat in [process_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]:
+        if stat:
+            used[int(stat[3])] = used.get(int(stat[3]), 0.0) + sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
+    return used
 
 
 def throttled_s(pid: int, root: str = "") -> float:

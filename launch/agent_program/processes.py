@@ -71,7 +71,7 @@ def descriptor_variable(name: str) -> str:
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
 LIBC = ctypes.CDLL(None)
 _GUARD = """exec 3<&0; {
-read -r folder <&3
+read -r folder <&3 || exit
 read -r ended <&3 || for pause in 0 0 1 1 1; do
   sleep $pause
   for path in $(grep -lF "=${folder##*/}" /proc/[0-9]*/environ); do

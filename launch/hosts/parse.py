@@ -56,9 +56,9 @@ def check_unique(hosts: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
     """
     unique: dict[str, Host] = {}
     for source, host in hosts:
-        if host.name in unique:
+        if host.name.lower() in unique:  # as DNS
             raise TfdistError(f"{source}: duplicate host {host.name}; list it once, with {host.name}:2 for two workers")
-        unique[host.name] = host
+        unique[host.name.lower()] = host
     return tuple(unique.values())
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.redact import redact_command
 
 CONNECT_TIMEOUT_S = 8
 _LONGEST = 200  # characters of a line in a message
@@ -211,7 +212,7 @@ def connection_problem(host: Host, output: str) -> Problem:
     lines = [line.strip() for line in output.strip().splitlines() if line.strip("@ \t\r")]
     last = lines[-1].rstrip(".") if lines else "its stream ended without output"
     last = last if len(last) <= _LONGEST else f"{last[: _LONGEST // 2]} ... {last[-_LONGEST // 2 :]}"
-    trial = shlex.join(command_on(host, ("true",)))
+    trial = redact_command(command_on(host, ("true",)))
     for pattern, cause, fix in (*SLOW_FAULTS, *(SSH_FAULTS if host.needs_quoting else ()), *FAULTS):
         if re.search(pattern, output):
             values = {"name": host.name, "target": host.target, "user": host.user or "you", "trial": trial}

@@ -178,8 +178,6 @@ def terminate(run_dir: RunDir, launcher: Launcher) -> None:
         ProcessLookupError: it has ended, or that pid is another process.
         PermissionError: it is not ours.
     """
-    if launcher.pid <= 1:
-        raise ProcessLookupError
     process = os.pidfd_open(launcher.pid)  # from here on, the pid cannot become that of another process unnoticed
     try:
         owners = {run_dir.launcher.lstat().st_uid, Path(f"/proc/{launcher.pid}").stat().st_uid}

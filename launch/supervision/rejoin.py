@@ -13,13 +13,12 @@ from tfdist.launch.agents.connect import close_all, connect_more
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import HostReady, Inbox, Interrupted, Note
 from tfdist.launch.agents.messages import AgentEnded, EndAgent
+from tfdist.launch.doctor.problems import Hellos
 from tfdist.launch.errors import ExitCode, Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.supervision.restarts import SavedState
 from tfdist.launch.text import shortened
-
-Hellos = Mapping[Host, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -256,6 +256,8 @@ class PendingStarts:
     timed_out: Action
     """Called if tasks are not started in time."""
     waiting: list[PendingStart] = field(default_factory=list)
+    ending: set[str] = field(default_factory=set)
+    """Tasks whose earlier attempt still runs."""
 
     @property
     def tasks(self) -> set[str]:
@@ -267,6 +269,7 @@ class PendingStarts:
         for start in self.waiting:
             start.tasks -= set(tasks)
         self.waiting.append(PendingStart(set(tasks), at))
+        self.ending |= set(tasks) & self.group.running
         self._set_deadline()
 
     def cancel(self) -> None:
@@ -276,7 +279,8 @@ class PendingStarts:
 
     def note_end(self, message: Message) -> None:
         """Take a message about an earlier attempt of a task: if its process has ended, the next one may start."""
-        if isinstance(message, Exited | NotStarted | Stuck) and message.task in self.tasks:
+        if isinstance(message, Exited | NotStarted | Stuck) and message.task in self.ending:
+            self.ending.discard(message.task)
             self.group.running.discard(message.task)
             self._set_deadline()
 

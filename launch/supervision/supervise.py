@@ -4,6 +4,7 @@ import math
 import signal
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from queue import Empty
 from typing import Any
@@ -26,6 +27,7 @@ from tfdist.launch.diagnosis.diagnose import diagnose, first_failure, shows_caus
 from tfdist.launch.diagnosis.evidence import killed_from_outside
 from tfdist.launch.diagnosis.history import Entry, NotFinite, ReportedError, StartTimedOut, TimedOut
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.restarts import AttemptLog, PendingStarts, Restart, Saving, announcement, decide
 from tfdist.launch.supervision.straggler_watch import StragglerWatch
@@ -244,6 +246,7 @@ class Supervisor:
         if self.tasks.stopped or not policy.max_restarts or lost:
             return False
         outcome = diagnose(history, job)
+        outcome = replace(outcome, reason=safe_text(outcome.reason))
         failed = {exit.task for exit in history.select(messages.Exited) if exit.code != 0 or exit.task in job.serving}
         failed |= {report.task for report in history.select(ReportedError)}
         attempts = self.log.closed(self.failure_time(now), outcome.reason, outcome.culprit, outcome.exit_code)

@@ -27,11 +27,6 @@ def refusals_logged() -> Iterator[None]:
         raise
 
 
-def log_outcome(outcome: Outcome, exit_code: int, reason: str) -> None:
-    """Write how a job ended; arguments as for `short_form`."""
-    write(short_form(outcome, exit_code, reason))
-
-
 VARIABLE = "TFDIST_TERMINATION_LOG"
 """Names another file; it is written outside of Kubernetes, too."""
 DEFAULT = Path("/dev/termination-log")

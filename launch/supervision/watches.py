@@ -249,7 +249,8 @@ class StallWatch:
 
     def restart(self, now: float) -> None:
         """Count the time from now on, and end a suspicion."""
-        self.last_sign, self._suspected_at, self._before = max(now, self.last_sign), None, None
+        last_sign = self.last_sign if math.isfinite(self.last_sign) else now  # infinite since a stall was reported
+        self.last_sign, self._suspected_at, self._before = max(now, last_sign), None, None
 
     @property
     def _takes_steps(self) -> bool:

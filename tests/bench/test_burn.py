@@ -1,11 +1,15 @@
+import os
+import signal
 from itertools import combinations
 
 import pytest
 
+from tfdist.bench.arm_process import Ended
 from tfdist.bench.burn import BurnResult, burn, rows_of
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine
+from tfdist.models.record import Record, RecordStatus
 
 H1, H2, H3 = (Host(name) for name in ("h1", "h2", "h3"))
 
@@ -50,6 +54,23 @@ def test_gpus_that_are_slowed_down_are_named():
 def test_what_failed_is_a_row():
     (row,) = rows_of(BurnResult(failed={"h1 and h2": "worker-1 failed"}))
     assert (row.host, row.verdict, row.text) == ("h1 and h2", "failed", "worker-1 failed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_burn(number, monkeypatch):
+    class Arm:
+        def __init__(self, start, post):
+            self.post = post
+            os.kill(os.getpid(), number)
+
+        def interrupt(self, number):
+            reason = f"interrupted by {signal.Signals(number).name}"
+            self.post(Ended("burn", Record("burn", 1, {}, RecordStatus.INTERRUPTED, reason, 128 + number)))
+
+    monkeypatch.setattr("tfdist.bench.burn.start_arm", Arm)
+    with pytest.raises(TfdistError, match=f"interrupted by {number.name}") as caught:
+        burn({H1: Machine((0,), ()), H2: Machine((0,), ())}, 1.0, lambda _: None)
+    assert caught.value.exit_code == 128 + number
 
 
 def test_one_host_cannot_be_compared():

@@ -44,7 +44,7 @@ class FakeGroup:
 def test_the_built_in_training_is_traced_and_your_own_program_is_not(tmp_path: Path) -> None:
     arms = resolve_arms([Arm("a/1", ONE), Arm("own", ONE, command=("true",))], local_machines(CPU), "smoke")
     traces = plan_traces(tmp_path, arms)
-    assert traces.folders == {"a/1": tmp_path / "traces" / "a-1"}
+    assert traces.folders == {"a/1": tmp_path / "traces" / "01-a-1"}
     assert traces.notes == ("own: no trace: it runs your own program, which can call tf.profiler.experimental itself",)
 
 

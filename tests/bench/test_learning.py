@@ -1,5 +1,6 @@
 """Learning curves of records with known windows and evaluations."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -86,3 +87,12 @@ def test_a_training_that_was_interrupted_and_started_again_counts_once():
     curves = curves_of([turn(1, [0.5], 20), turn(2, [0.9], 20, incarnation=2, seed=0)])
     assert [curve.points[0].accuracy for curve in curves] == [0.9]
     assert reached(curves, 0.9).complete
+
+
+def test_a_program_of_ones_own_and_a_training_that_diverged_have_a_curve():
+    first, again = turn(4, [0.5], 20), turn(4, [0.9], 20, incarnation=2)
+    own = [replace(each, spec={"strategy": "one-device", "command": "python train.py"}) for each in (first, again)]
+    own[1].observed["worker-0"]["held_out"]["loss"] = None  # what JSON has of a NaN
+    (curve,) = curves_of(own)
+    assert (curve.seed, curve.points[0].accuracy) == (4, 0.9)
+    assert math.isnan(curve.points[0].loss)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench.fake_arms import FakeArms
-from tfdist.bench.folder import read_bench
+from tfdist.bench.folder import BenchPaths, read_bench
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
@@ -17,6 +17,7 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import default_suite, half_widths, prepare, run_session
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
+from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machine, local_machines
 
 MACHINES = local_machines(Machine((0, 1), ()))
@@ -95,6 +96,15 @@ def test_a_refused_arm_is_a_record_and_starts_nothing(options: BenchOptions) -> 
     assert "refused" not in fakes.happened("start")
     (refused,) = [one for one in read_folder(session.root, "").records if one.status == "refused"]
     assert "NCCL" in refused.reason.upper()
+    assert "command" not in refused.spec
+
+
+def test_a_refused_arm_of_a_program_counts_what_the_others_count(options: BenchOptions, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import tfdist.measure\n")
+    session = prepare(replace(options, program=("python", str(tmp_path / "train.py"))), MACHINES)
+    run_session(session, hooks(FakeArms()))
+    specs = [one.spec for one in read_folder(session.root, "").records if one.status == "refused"]
+    assert [spec["command"].startswith("python ") for spec in specs] == [True]
 
 
 def test_a_failed_arm_makes_the_bench_fail_and_the_others_are_measured(options: BenchOptions) -> None:
@@ -277,6 +287,15 @@ def test_starts_are_added_until_every_ratio_is_sure(options: BenchOptions) -> No
     assert (bench.suite.rounds, bench.ends[-1]) == (2 * starts, 2 * starts)
     assert 0 < half_widths(session.root, session.pairs, versions=False)["it's; odd"] <= 0.04
     assert prepare(BenchOptions(resume=session.root), MACHINES).to_run == ()
+
+
+def test_turns_that_were_added_count_as_left(options: BenchOptions) -> None:
+    session = prepare(options, MACHINES)
+    run_session(session, hooks(FakeArms()))
+    assert session.count_left() == 0
+    more = session.bench.with_rounds(session.bench.suite.rounds + 1)
+    save_json(BenchPaths(session.root).bench, more.to_json())
+    assert session.count_left() == 2
 
 
 def test_no_start_is_added_after_the_budget_or_for_arms_that_failed(options: BenchOptions) -> None:

@@ -284,7 +284,7 @@ def test_a_gate_compares_each_arm_with_its_base(
     ("rounds", "ends", "said"),
     [
         (0, {}, "no turn was measured: no report"),
-        (2, {}, "one-device: 1.000 times its base: no measurable difference"),
+        (2, {}, "one-device: 1.000 times its base: too few rounds for a verdict"),
         (
             4,
             {"one-device (base)": {"ends": -1}},

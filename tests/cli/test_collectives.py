@@ -38,6 +38,7 @@ def folder(tmp_path, monkeypatch):
         (["--gradient-dtype", "float64"], "--gradient-dtype float64: did you mean float16? Choose"),
         (["--bytes-per-pack", "1M"], "--bytes-per-pack: has no effect on single tensors; add --model-gradients"),
         (["--turn", "0"], "--turn 0: must be positive"),
+        (["--turn", "15m"], "--turn 15 min: must be shorter than 10 min"),
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
         (["--incarnations", "0"], "--incarnations 0: must be at least 1"),
         (["--ssh", "s"], "--ssh s has no effect without --hosts"),

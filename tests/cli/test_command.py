@@ -12,7 +12,7 @@ import tfdist
 from tfdist.cli.__main__ import FAILED, INTERRUPTED, USAGE, run_command
 from tfdist.cli.command import run
 from tfdist.jobs.options import HOST_OPTIONS, RECOVERY_OPTIONS, TIMEOUT_OPTIONS, TRAINING
-from tfdist.launch.errors import ExitCode
+from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.strategies.options import StrategyName
 
 COMMANDS = (
@@ -394,6 +394,18 @@ def test_with_json_an_interrupt_before_the_start_ends_with_a_json_line(monkeypat
     out, err = capsys.readouterr()
     assert json.loads(out) == {"format": 1, "status": "interrupted", "exit_code": 130, "reason": "interrupted"}
     assert err == "tfdist: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(143, "interrupted"), (129, "interrupted"), (75, "refused"), (69, "refused")]
+)
+def test_with_json_an_end_before_the_start_has_the_status_of_the_outcome(code, status, monkeypatch, capsys):
+    def end(*_):
+        raise TfdistError("interrupted before any task was started", code)
+
+    monkeypatch.setattr("tfdist.cli.run_launch.plan_request", end)
+    assert run(["launch", "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["status"] == status
 
 
 def test_an_option_of_the_program_asks_for_no_json(capsys):

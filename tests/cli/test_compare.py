@@ -102,6 +102,18 @@ def test_out_gets_a_report(base: Path, slow: Path, tmp_path: Path, capsys: Print
     assert "Slower than the bound of 5 %: multiworker/ring." in (out / "report.md").read_text()
 
 
+def test_the_report_of_one_bench_is_not_replaced(base: Path, slow: Path, capsys: Printed) -> None:
+    for folders in ([base, slow], [base, slow, slow.parent / "other"]):
+        assert run(["compare", *map(str, folders), "--out", str(slow)]) == 2
+        assert capsys.readouterr().err.startswith(f"tfdist: --out {slow}: it would replace the report of that folder")
+    assert not (slow / "report.html").exists()
+
+
+def test_a_folder_that_two_patterns_name_counts_once(base: Path, slow: Path, capsys: Printed) -> None:
+    assert run(["compare", str(base), str(slow), f"{base}/../{base.name}", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["benches"]) == 2
+
+
 def test_arms_without_anything_to_compare_are_a_report_too(tmp_path: Path, capsys: Printed) -> None:
     arms = {"mirrored/auto": 0.1}
     base = save_bench(tmp_path / "a", arms=arms)

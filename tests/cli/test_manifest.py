@@ -240,6 +240,20 @@ def test_a_value_that_is_not_utf_8_is_refused(capsys):
     assert refusal(capsys, "--", "train", "caf\udce9") == sentence
 
 
+def test_no_pod_gets_what_variables_have_set_for_other_commands(capsys, monkeypatch):
+    for name, value in {
+        "HOSTS": "h1,h2",
+        "DETACH": "1",
+        "INTERFACE": "eth1",
+        "TRANSPORT": "ssh",
+    }.items():
+        monkeypatch.setenv(f"TFDIST_{name}", value)
+    for command in (("launch",), ("bench",)):
+        assert run(["manifest", "--image", "i", *command]) == 0
+        text = capsys.readouterr().out
+        assert not any(word in text for word in ("--hosts", "--detach", "--dry-run", "--interface", "--transport"))
+
+
 def test_variables_are_copied_and_secrets_are_not(capsys, monkeypatch):
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
     (first, *_) = pods(objects_of(capsys, "-x", "A=1 $(B)", "-x", "NCCL_*", "--secret", "keys"))
@@ -286,6 +300,8 @@ REFUSED = [
     (["--set", "cores_per_device=2"], "--set cores_per_device"),
     (["--dry-run"], "--dry-run: manifest prints how to run the command, and starts nothing; omit it"),
     (["--runs-dir", "d"], "--runs-dir d: has no effect with manifest; omit it"),
+    (["--interface", "eth1"], "--interface eth1: has no effect with manifest; omit it"),
+    (["--launcher-timeout", "30"], "--launcher-timeout 30: has no effect with manifest; omit it"),
     (["--strategy", "mirrored", "--devices", "9", "--gpus", "8"], "9 devices (1 worker x 9) but only 8 GPUs"),
 ]  # fmt: skip
 

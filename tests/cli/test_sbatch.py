@@ -97,6 +97,9 @@ def test_options_of_the_environment_are_written_down(capsys, monkeypatch):
     lines, words = script(capsys, "launch")
     assert "#SBATCH --nodes=3" in lines
     assert words[5:] == ["--strategy", "multiworker"]
+    for name, value in {"HOSTS": "h1,h2", "DETACH": "1", "TRANSPORT": "ssh"}.items():
+        monkeypatch.setenv(f"TFDIST_{name}", value)
+    assert script(capsys, "launch") == (lines, words)
 
 
 def test_other_options_of_sbatch_are_passed_on(capsys):

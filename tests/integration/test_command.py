@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -217,3 +218,13 @@ def test_a_killed_worker_is_the_culprit_and_the_other_worker_a_casualty(folder, 
     assert list(summary["casualties"]) == ["worker-0"]
     assert "tfdist: worker-1 was killed by SIGKILL" in err
     assert survivors() == []
+
+
+def test_a_parent_that_ignores_the_end_of_its_children_changes_nothing(folder):
+    """Else no process can wait for another one."""
+    command = shlex.join([*TFDIST, "launch", "--strategy", "multiworker", "--workers", "2", "--", "true"])
+    script = (
+        f"import os, signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp('sh', ['sh', '-c', {command!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

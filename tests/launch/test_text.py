@@ -16,7 +16,6 @@ from tfdist.launch.text import (
     duration,
     has_controls,
     is_utf8,
-    labelled,
     last_line,
     plain,
     replace_surrogates,
@@ -108,11 +107,6 @@ def test_a_signal_without_a_name_is_a_number():
 
 def test_one_is_singular():
     assert [counted(number, "round") for number in (0, 1, 2)] == ["0 rounds", "1 round", "2 rounds"]
-
-
-def test_a_label_is_not_repeated():
-    assert labelled("failed", "exit code 1") == "failed: exit code 1"
-    assert labelled("interrupted", "interrupted by SIGINT") == "interrupted by SIGINT"
 
 
 def test_a_typo_is_answered_with_the_nearest_choice_and_all_choices():

@@ -130,8 +130,9 @@ def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     entries = sorted(zip(labels, handles, strict=True), key=lambda entry: isinstance(entry[1], Line2D))
     width, height = figure.get_size_inches()
-    once = {_shortened(label, 12 * width): handle for label, handle in entries}
+    once = dict(entries)
+    names = [_shortened(label, 12 * width) for label in once]
     if once:
-        columns = max(1, min(len(once), int(width / (0.075 * max(map(len, once)) + 0.55))))
+        columns = max(1, min(len(once), int(width / (0.075 * max(map(len, names)) + 0.55))))
         figure.set_size_inches(width, height + _LINE_INCHES * ceil(len(once) / columns))
-        figure.legend(list(once.values()), list(once), loc="outside lower left", ncols=columns)
+        figure.legend(list(once.values()), names, loc="outside lower left", ncols=columns)

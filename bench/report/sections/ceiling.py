@@ -65,7 +65,9 @@ def ceiling_warnings(measured: ReportData) -> Iterator[Warning]:
 def _ceilings(measured: ReportData) -> Iterator[_Ceiling]:
     rows = {row.label: row for row in measured.rows}
     for row in measured.rows:
-        if row.one_device is None or "model" not in row.measured[0].spec:  # the user's own program
+        if row.one_device is None or row.one_device.devices != row.devices:  # the baseline has several devices
+            continue
+        if "model" not in row.measured[0].spec:  # the user's own program
             continue
         try:
             spec = TrainingSpec.from_json(row.measured[0].spec)

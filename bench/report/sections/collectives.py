@@ -65,11 +65,11 @@ def _peaks(figures: Sequence[SizeFigure]) -> Iterator[str]:
     sized = [figure for figure in figures if figure.line.tensors == 1]
     lists = [figure for figure in figures if figure.line.tensors > 1]
     if sized:
-        best = max(sized, key=lambda figure: figure.busbw)
+        best = max(sized, key=lambda figure: figure.line.busbw)
         quick = min(sized, key=lambda figure: figure.line.seconds)
         limits = _limits(best.busbw_interval, 1)
         yield (
-            f"The highest bus bandwidth is {significant(best.busbw)} GB/s{limits}: {best.line.arm} at "
+            f"The highest bus bandwidth is {significant(best.line.busbw)} GB/s{limits}: {best.line.arm} at "
             f"{size_text(best.line.bytes)}. The shortest operation takes {significant(quick.line.seconds * 1e6)} us"
             f"{_limits(quick.interval, 1e6)}: {quick.line.arm} at {size_text(quick.line.bytes)}."
         )
@@ -79,7 +79,7 @@ def _peaks(figures: Sequence[SizeFigure]) -> Iterator[str]:
         yield (
             f"All {quick.line.tensors} gradients of the model, {quick.line.bytes / 1e6:.2f} MB, take "
             f"{significant(quick.line.seconds * 1e3)} ms{_limits(quick.interval, 1e3)} with {quick.line.arm}{packs}, "
-            f"the fastest here: {significant(quick.busbw)} GB/s bus bandwidth."
+            f"the fastest here: {significant(quick.line.busbw)} GB/s bus bandwidth."
         )
 
 

@@ -95,7 +95,9 @@ def _chart(rows: Sequence[ArmRow], kinds: _Kinds) -> Chart:
         for index, arms in enumerate(kinds.values()):
             best, (color, words) = fastest(arms), EXCHANGE[arms[0].exchange]
             others = [row.rate for row in arms if row is not best]
-            axes.scatter(others, [index] * len(others), s=22, color=color, alpha=0.4, lw=0, label=_OTHERS)
+            axes.scatter(
+                others, [index] * len(others), s=22, color=color, alpha=0.4, lw=0, label=_OTHERS if others else None
+            )
             high = draw_interval(axes, best.spread, best.rate, index)
             axes.scatter([best.rate], [index], s=64, color=color, zorder=3, label=words)
             write(axes, f"{best.images_per_s:.0f}  {best.arm}", high, index)

@@ -6,13 +6,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anchor, machine_differences, values_of
+from tfdist.bench.report.figures.arm_chart import name_rows
 from tfdist.bench.report.figures.colors import ASYNC, INK, NONE, RED, SYNC
 from tfdist.bench.report.format import between, for_unit
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ReportData
 from tfdist.bench.statistics import ArmVerdict
 from tfdist.bench.table import Column, Table
-from tfdist.launch.text import counted, shortened
+from tfdist.launch.text import counted, percent, shortened
 
 
 def folders_section(measured: ReportData) -> Section | None:
@@ -57,6 +58,8 @@ def _differences(part: Sequence[Change]) -> str:
         for change, found in compared
         if found.verdict is not ArmVerdict.CANNOT_TELL
     ]
+    if not any(found.interval for _, found in compared):
+        return "nothing could be compared"
     return shortened(decided, most=12) or f"no measurable difference in {counted(len(compared), 'arm')}"
 
 
@@ -101,14 +104,13 @@ def ratio_chart(
     def paint(axes: Axes) -> None:
         axes.axvline(1.0, color=INK, lw=1)
         if bound:
-            axes.axvline(1 - bound, color=RED, lw=1.2, ls="--", label=f"{bound:.0%} slower")
+            axes.axvline(1 - bound, color=RED, lw=1.2, ls="--", label=f"{percent(bound)} slower")
         for row, (found, _) in enumerate(compared):
             color, marker = _STYLES[found.verdict]
             if found.interval:
                 axes.plot([found.interval.low, found.interval.high], [row, row], color=color, lw=2)
             axes.plot([found.ratio], [row], marker, ls="none", color=color, label=found.verdict)
-        axes.set_yticks(range(len(compared)), [label for _, label in compared])
-        axes.set_ylim(len(compared) - 0.4, -0.6)
+        name_rows(axes, [label for _, label in compared])
         axes.set_xlabel("new over base, with its interval")
 
     alt = "; ".join(

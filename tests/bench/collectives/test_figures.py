@@ -163,7 +163,7 @@ def test_two_rounds_have_no_interval():
 def test_mobilenet_in_20_ms_on_4_ranks():
     (figure,) = figures_of(sweep(*(line(size=14_020_000, seconds=0.02, ranks=4, round=n) for n in (1, 2, 3))))
     assert figure.line.algbw == pytest.approx(0.701)
-    assert figure.busbw == pytest.approx(1.0515)
+    assert figure.line.busbw == pytest.approx(1.0515)
     assert figure.busbw_interval.low == pytest.approx(1.0515)
 
 

@@ -29,6 +29,9 @@ def test_only_an_interval_below_the_bound_is_too_slow() -> None:
     assert not is_too_slow(found(0.96), 0.05)
     assert not is_too_slow(Comparison(0.5, None, 2, 1), 0.05)
     assert not is_too_slow(None, 0.05)
+    assert not is_too_slow(
+        Comparison(0.9, Interval(0.8, 0.94, 0.95), 12, 1, least=0.12), 0.05
+    )  # equal arms differ more
 
 
 def test_a_gate_needs_more_starts_for_a_smaller_bound_and_for_more_arms() -> None:

@@ -7,6 +7,8 @@ from tests.bench.compare.benches import save_bench
 from tfdist.bench.compare.history import read_history
 from tfdist.bench.compare.history_section import history_section, history_table
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import append_line, dumps
+from tfdist.models.record import Record, RecordStatus
 
 
 @pytest.fixture
@@ -28,6 +30,14 @@ def test_benches_are_in_order_of_time_and_say_when_an_arm_changed(benches: list[
     assert rows["multiworker/ring", "third"]["verdict"] == "cannot tell"
     (answer,) = history_section(found).answer
     assert answer.startswith("mirrored/auto became slower in third (commit 000000000): 0.8")
+
+
+def test_a_refused_arm_does_not_hide_the_machine(tmp_path: Path) -> None:
+    bench = save_bench(tmp_path / "first", seed=1)
+    refused = Record("mirrored/nccl", 1, {"strategy": "mirrored"}, RecordStatus.REFUSED, "no GPU", 2)
+    append_line(bench / "records.jsonl", dumps(refused.to_json()))
+    (label,) = read_history([bench]).benches
+    assert (label.commit, "unknown" in label.machine) == (f"{1:040x}", False)
 
 
 def test_patterns_choose_arms(benches: list[Path]) -> None:

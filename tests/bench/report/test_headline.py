@@ -115,7 +115,7 @@ def test_the_headline_names_all_arms_that_are_the_fastest() -> None:
     limit = limit_of(made, "a", ["b"])
     assert text_of(made) == (
         "2 of 4 arms are the fastest, without a measurable difference: a, b, 98.0 to 99.8 images/s for the whole job. "
-        f"b is at most {limit} slower than a for sure."
+        f"b is at most {limit} slower than a, by its interval."
     )
     assert 0 < int(limit.removesuffix("%")) < 10
 
@@ -124,7 +124,7 @@ def test_of_arms_that_all_tie_the_headline_names_none_as_the_fastest() -> None:
     made = [*packed("b", 2, B), *packed("a", 3, A), *slower("c", 4, 1.01)]
     assert text_of(made) == (
         "No measurable difference between 3 arms: a, b, c, 98.0 to 99.8 images/s for the whole job. "
-        f"None of them is more than {limit_of(made, 'a', ['b', 'c'])} slower than a for sure."
+        f"Each of them is at most {limit_of(made, 'a', ['b', 'c'])} slower than a, by its interval."
     )
 
 

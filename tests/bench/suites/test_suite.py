@@ -181,7 +181,7 @@ def test_a_training_from_turn_to_turn_is_not_isolated() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"rounds": 0}, "--rounds 0: must be at least 1 (4 for a verdict)"),
+        ({"rounds": 0}, "--rounds 0: must be at least 1 (3 for a verdict)"),
         ({"rounds": 2, "incarnations": 3}, "--incarnations 3: must be 1 to the number of rounds, 2"),
         ({"turn_s": 0.1}, "--turn 0.1: must be at least as long as a window, 0.5"),
         ({"turn_s": 600.0}, "--turn 600: must be shorter than the timeout of a turn, 600"),

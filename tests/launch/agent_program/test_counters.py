@@ -14,15 +14,15 @@ def test_counters_of_a_process_that_computes():
     ) as process:
         process.stdout.readline()
         os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
-        own = counters.counters(process.pid, [process.pid])
-        stranger = counters.counters(process.pid, [])
+        own = counters.counters(process.pid, [process.pid], counters.session_cpu_s())
+        stranger = counters.counters(process.pid, [], counters.session_cpu_s())
         process.kill()
     assert own["cores"] == 1
     assert 0 < own["clock_share"] <= 1
     assert 0 <= own["disk_free_share"] <= 1
     assert own["sent"] >= 0
     assert stranger["other_busy_s"] >= own["other_busy_s"] >= 0
-    assert counters.counters(process.pid, [process.pid]) == {}
+    assert counters.counters(process.pid, [process.pid], {}) == {}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tfdist.launch.agent_program.processes import end_agent
+from tfdist.launch.agent_program.processes import _GUARD, end_agent
 
 
 def marked(mark, code="import time; print(flush=True); time.sleep(600)"):
@@ -11,6 +11,17 @@ def marked(mark, code="import time; print(flush=True); time.sleep(600)"):
     process = subprocess.Popen([sys.executable, "-u", "-c", code + mark], stdout=subprocess.PIPE)
     process.stdout.readline()
     return process
+
+
+def test_a_guard_that_was_told_no_folder_looks_for_no_process(tmp_path):
+    grep = tmp_path / "grep"
+    grep.write_text("#!/bin/sh\necho looked >&2\n")
+    grep.chmod(0o755)
+    for told, looks in ((b"", False), (b"/tmp/none-of-these\n", True)):
+        done = subprocess.run(
+            ["/bin/sh", "-c", _GUARD], input=told, env={"PATH": str(tmp_path)}, stderr=subprocess.PIPE
+        )
+        assert (b"looked" in done.stderr) is looks
 
 
 def test_only_the_agent_with_the_mark_is_ended():

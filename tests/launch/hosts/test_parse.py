@@ -211,6 +211,7 @@ def test_commas_inside_a_range_do_not_separate_hosts():
         ("a,b,", "empty entry"),
         ("a,b:2,a", "duplicate host a"),
         ("a,me@a", "duplicate host a"),
+        ("Node1,node1", "duplicate host node1"),
         ("n[1-3],n2", "duplicate host n2"),
         ("a:0", "invalid number of slots '0'"),
         ("a:-1", "invalid number of slots '-1'"),

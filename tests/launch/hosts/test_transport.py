@@ -3,6 +3,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -349,6 +350,12 @@ def test_each_connection_failure_has_a_cause_and_a_fix(host, words, texts):
     assert len(sentence) < 400
     for each in texts:
         assert each in sentence
+
+
+def test_a_token_of_the_transport_stays_secret():
+    host = replace(POD, prefix=("kubectl", "--token=XYZ", "exec", "-i", "pod", "--"))
+    sentence = str(connection_problem(host, "did not say hello within 30 s"))
+    assert "kubectl --token=*** exec" in sentence.replace("'", "")
 
 
 def test_fixes_for_other_transports_do_not_mention_ssh():

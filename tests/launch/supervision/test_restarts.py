@@ -195,6 +195,22 @@ def test_the_last_allowed_restart_is_followed_by_a_stop():
     assert [stop.tasks for stop in channel.stops()] == [("chief-0", "ps-0", "ps-1", "worker-0")]
 
 
+def test_a_password_in_the_reason_of_a_restart_is_masked():
+    supervisor, _, announced = supervised()
+    failed = {
+        "event": "failed",
+        "type": "ValueError",
+        "message": "https://user:pw@host/ is down",
+        "where": "train.py:7",
+    }
+    supervisor.handle(Event("worker-1", time.time(), failed))
+    supervisor.handle(ended("worker-1", 1))
+    run_due(supervisor, 3.0)
+    (restarting,) = [message for message in announced if isinstance(message, Restarting)]
+    for text in (restarting.reason, supervisor.log.attempts[0].reason):
+        assert "https://user:***@host/ is down" in text
+
+
 def test_an_interruption_cancels_what_waits_for_its_start():
     supervisor, channel, _ = supervised()
     supervisor.handle(ended("ps-0", -9))
@@ -206,6 +222,7 @@ def test_an_interruption_cancels_what_waits_for_its_start():
         supervisor.handle(ended(task, -15))
     run_due(supervisor, 1.0)
     assert channel.starts() == []
+    assert not supervisor.active
     assert diagnose(supervisor.history, supervisor.job).status is Status.INTERRUPTED
 
 

@@ -184,6 +184,16 @@ def test_the_job_has_stalled_when_the_evidence_is_complete():
     assert job.until(1000.0) == []
 
 
+def test_tasks_that_were_restarted_after_a_stall_can_stall_again():
+    job = Stalling()
+    job.step("worker-0", 45, 10.0)
+    job.until(310.0)
+    assert is_stall(job.until(310.0 + EVIDENCE_S + 0.3))
+    job.watch.restart(400.0)
+    assert is_warning(job.until(701.0))
+    assert is_stall(job.until(701.0 + EVIDENCE_S + 0.3))
+
+
 def test_evidence_is_waited_for_only_a_while():
     job = Stalling()
     job.step("worker-0", 45, 10.0)

@@ -44,6 +44,11 @@ def test_an_arm_above_its_ceiling_is_flagged(tmp_path, save_all, make_record):
     assert "Measure the bandwidth again" in warning.advice
 
 
+def test_beside_a_baseline_of_several_devices_no_ceiling_is_known(tmp_path, save_all, make_record):
+    report = make_report([saved(tmp_path, save_all, make_record, floor_ms=100)], "multiworker/ring")
+    assert section(report, "ceiling") is None
+
+
 def test_the_sweep_is_part_of_the_report_and_of_its_files(tmp_path, save_all, make_record):
     root = saved(tmp_path, save_all, make_record, floor_ms=100)
     report = make_report([root])
