@@ -11,7 +11,7 @@ from pathlib import Path
 from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base
 from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
 from tfdist.bench.compare.gate import LONGEST, NOISY, gate_needs
-from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
+from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, only_writer, read_bench, slug
 from tfdist.bench.group import FAILURES, NO_TRACES, Traces, plan_traces
 from tfdist.bench.noise import FEWEST_SURE
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
@@ -369,15 +369,15 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
 
     0: no arm failed; 1: an arm failed; 130 or 143: interrupted. Every record is saved in each case.
     """
-    try:
-        save_json(BenchPaths(session.root).bench, session.bench.to_json())
-        if session.collectives is not None:
-            copy_collectives(session.collectives, BenchPaths(session.root).collectives)
-    except OSError as error:
-        raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
     until = None if session.budget_s is None else time.monotonic() + session.budget_s
     hooks = replace(hooks, traces=session.traces)
-    with base_version(session.bench.suite.against) as version:
+    with only_writer(session.root), base_version(session.bench.suite.against) as version:
+        try:
+            save_json(BenchPaths(session.root).bench, session.bench.to_json())
+            if session.collectives is not None:
+                copy_collectives(session.collectives, BenchPaths(session.root).collectives)
+        except OSError as error:
+            raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
         versions = {} if version is None else {base: version for _, base in session.bench.suite.version_pairs}
         session = replace(session, arms=replace(session.arms, versions=versions))
 

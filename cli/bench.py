@@ -10,7 +10,7 @@ import typer
 
 from tfdist.bench.compare.gate import is_too_slow, parse_share
 from tfdist.bench.export import ExportFormat, exported, figures_of, ratios_of
-from tfdist.bench.folder import BenchPaths, only_writer
+from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
 from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
@@ -70,10 +70,7 @@ def run_bench(
                 typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
             for text in limits(session, links):
                 typer.echo(text, file=stream)
-    with (
-        progress_on(stream, quiet, "examples/s" if session.arms.commands else "images/s") as progress,
-        only_writer(session.root),
-    ):
+    with progress_on(stream, quiet, "examples/s" if session.arms.commands else "images/s") as progress:
         code = run_session(session, RunnerHooks(progress, links=links, policy=policy))
     if not quiet and (traces := session.root / "traces").is_dir():
         typer.echo(traces_line(traces), file=stream)

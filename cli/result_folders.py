@@ -18,7 +18,13 @@ Export = Annotated[
 
 
 def export_form(export: ExportFormat | None, json: bool) -> ExportFormat | None:
-    """What --export and --json ask for together; None: nothing."""
+    """What --export and --json ask for together; None: nothing.
+
+    Raises:
+        TfdistError: two different outputs.
+    """
+    if json and export not in (None, ExportFormat.JSON):
+        raise TfdistError(f"--export {export} --json: stdout has one of them; omit the other")
     return export or (ExportFormat.JSON if json else None)
 
 

@@ -63,7 +63,10 @@ class CheckpointSource:
     @property
     def spec(self) -> StrategyChoice | None:
         """What was trained, with the hosts that the run was started on; None if this machine cannot know it."""
-        last = None if self.newest is None else TrainingSpec.from_json(self.newest.spec)
+        # what was observed beside the training was decided for the machine that trained then
+        last = None
+        if self.newest is not None:
+            last = replace(TrainingSpec.from_json(self.newest.spec), step_times=None, count_updates=None)
         if self.run is None or last is None or not isinstance(self.run.spec, TrainingSpec):
             return last if self.run is None else self.run.spec
         return replace(self.run.spec, examples=last.examples)

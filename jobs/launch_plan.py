@@ -47,7 +47,9 @@ def resized(spec: Choice, workers: int, ps: int, saved: SavedState) -> Choice:
     new = replace(spec, workers=workers, ps=ps)
     if not isinstance(new, TrainingSpec) or not isinstance(spec, TrainingSpec) or not spec.synchronous:
         return new
-    examples = spec.steps * spec.global_batch_size if spec.examples is None else spec.examples
+    # earlier steps may have had another batch
+    left = (spec.steps - saved.step) * spec.global_batch_size
+    examples = saved.examples + left if spec.examples is None else spec.examples
     new = replace(new, examples=examples)
     return replace(new, steps=saved.step + _steps_left(new, saved))
 

@@ -58,6 +58,8 @@ def throttled(pid: int, quota: float = QUOTA) -> Iterator[None]:
     """A cgroup of its own, with a limit of CPU time. Needs root, and the cpu controller of cgroup v1 or v2."""
     root = next(folder for folder in CPU_GROUPS if folder.is_dir())
     old = root.name == "cpu"
+    if not old and "cpu" not in (root / "cgroup.subtree_control").read_text(encoding="ascii").split():
+        raise SystemExit(f"{root}: groups have no limit of CPU time; write +cpu into cgroup.subtree_control")
     group = root / f"tfdist-lab-{os.getpid()}"
     group.mkdir()
     try:

@@ -30,13 +30,19 @@ def dump_on_request() -> None:
 
     Announces it with the event `stacks`. Without a launcher, or if the program handles this signal itself, do nothing.
     """
-    descriptor = os.environ.get("TFDIST_STACKS_FD")
-    if descriptor is None or signal.getsignal(SIGNAL) is not signal.SIG_DFL:
-        return
-    with suppress(OSError):  # closed: this process was started by a task
-        if stat.S_ISFIFO(os.fstat(int(descriptor)).st_mode):
-            faulthandler.register(SIGNAL, file=int(descriptor), all_threads=True, chain=False)
-            emit("stacks", signal=int(SIGNAL), pid=os.getpid())
+    descriptor = _pipe("TFDIST_STACKS_FD")
+    if descriptor is not None and signal.getsignal(SIGNAL) is signal.SIG_DFL:
+        faulthandler.register(SIGNAL, file=descriptor, all_threads=True, chain=False)
+        emit("stacks", signal=int(SIGNAL), pid=os.getpid())
+
+
+def _pipe(variable: str) -> int | None:
+    """The descriptor in a variable; None without one, or if a task has started this process, which closed the pipe."""
+    with suppress(OSError):
+        descriptor = int(os.environ.get(variable, "-1"))
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return descriptor
+    return None
 
 
 MOST_MESSAGE = 4000
@@ -70,12 +76,12 @@ def emit(event: str, **values: Any) -> None:
             examples, path), `evaluation` (step, accuracy), `stacks` (signal, pid), or any other name.
         values: of the event; JSON.
     """
-    descriptor = os.environ.get("TFDIST_EVENTS_FD")
+    descriptor = _pipe("TFDIST_EVENTS_FD")
     if descriptor is None:
         return
     line = to_line({"event": event, **values})
     while line:
-        line = line[os.write(int(descriptor), line) :]
+        line = line[os.write(descriptor, line) :]
 
 
 @dataclass(frozen=True)

@@ -26,4 +26,4 @@ for version in ${PYTHONS:-3.10 3.11 3.12 3.13}; do
 done
 
 echo "passed: ${passed[*]:-none}; failed: ${failed[*]:-none}; not found: ${missing[*]:-none}"
-((${#failed[@]} == 0 && ${#passed[@]} > 0))
+((${#failed[@]} == 0 && ${#passed[@]} > 0)) && [[ -z ${PYTHONS:-} || ${#missing[@]} == 0 ]]

@@ -43,7 +43,7 @@ def test_a_step_runs_a_target_a_module_or_a_program_that_exists(name, step):
     assert "${{" not in step["run"], (
         "expressions in a shell can run what a branch's name says; use an environment variable"
     )
-    words = shlex.split(step["run"].removeprefix("sudo --preserve-env=PATH "))
+    words = shlex.split(step["run"].removeprefix("sudo --preserve-env=PATH HOSTS_REQUIRED=1 "))
     if words[0] == ".ci/run":
         (target,) = words[1:] or ["check"]
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -64,12 +64,18 @@ def test_a_job_has_a_time_limit_and_no_rights_but_those_it_names(name, job):
 
 def test_only_the_wheel_and_the_sdist_are_published_and_after_the_checks():
     jobs = WORKFLOWS["release"]["jobs"]
-    assert jobs["publish"]["needs"] == "build"
+    assert jobs["publish"]["needs"] == ["check", "build"]
     assert jobs["announce"]["needs"] == "publish"
     assert jobs["publish"]["environment"] == "pypi"
     moved = next(step["run"] for step in jobs["publish"]["steps"] if "run" in step)
     assert shlex.split(moved)[3:] == ["mv", "release/*.whl", "release/*.tar.gz", "dist/"]
     assert ".ci/run release-check" in [step.get("run") for step in jobs["build"]["steps"]]
+    assert jobs["check"]["steps"] == [
+        step
+        if "with" not in step or "python-version" not in step["with"]
+        else {**step, "with": {"python-version": "3.11"}}
+        for step in WORKFLOWS["check"]["jobs"]["check"]["steps"]
+    ]
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)

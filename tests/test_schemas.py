@@ -11,7 +11,7 @@ import pytest
 from lab.schemas import FOLDER, schemas
 from tfdist.bench.report.build import make_report
 
-RESULTS = Path("bench_results")
+RESULTS = Path(__file__).parents[1] / "bench_results"
 BENCHES = sorted(path.parent for path in RESULTS.glob("*/bench.json"))
 
 

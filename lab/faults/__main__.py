@@ -31,9 +31,9 @@ def main() -> int:
     if options.list:
         print("\n".join(each.name for each in chosen))
         return 0
-    reason = missing()
+    reason = missing() or ("" if shutil.which("cc") else "not installed: cc")
     if reason:
-        sys.exit(f"the scenarios need hosts in network namespaces: {reason}")
+        sys.exit(f"the scenarios need hosts in network namespaces, and a C compiler: {reason}")
     rows = _measure(chosen, TABLE if options.names else UNFINISHED, options.keep)
     if not options.names:
         UNFINISHED.replace(TABLE)

@@ -269,7 +269,8 @@ class Agent:
 
                 self.probe_server = ProbeServer(numbers, token)
         except OSError as error:
-            self._send("not_reserved", request=request, port=port, reason=os.strerror(error.errno or 0))
+            wrong = error.filename or port
+            self._send("not_reserved", request=request, port=wrong, reason=os.strerror(error.errno or 0))
             return
         self._send("reserved", request=request, ports=numbers)
 

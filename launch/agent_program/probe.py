@@ -35,18 +35,18 @@ class ProbeServer:
         """Listen on the ports, which other sockets keep reserved.
 
         Raises:
-            OSError: a port is in use by another program.
+            OSError: a port is in use by another program; `filename` is its number.
         """
         self._halves = _halves(token)
         self._closing = False
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._servers: list[socket.socket] = []
-        try:
-            for port in ports:
+        for port in ports:
+            try:
                 self._servers.append(listen(port))
-        except OSError:
-            self.close()
-            raise
+            except OSError as error:
+                self.close()
+                raise OSError(error.errno, error.strerror, port) from None
         for server in self._servers:
             threading.Thread(target=self._serve, args=(server,), name="probe", daemon=True).start()
 

@@ -37,7 +37,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         self._launched = "TFDIST_EVENTS_FD" in os.environ
         self._examples = examples
         self._stepper: Stepper | None = None
-        if examples is not None:
+        if self._launched and examples is not None:
             job_part().check(examples)
 
     def _implements_train_batch_hooks(self) -> bool:
@@ -48,6 +48,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         if self._launched:
             report(getattr(self.model, "distribute_strategy", None), trains=True)
             self._stepper = shared_stepper(job_part())
+            self._stepper.loop.examples_per_step = 0  # those of an earlier fit may be others
             self._stepper.continue_from(_steps_before(self.model))
             self.model.stop_training = not self._stepper.start()
 
@@ -84,7 +85,8 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
             data = "repeat() the data: parameter-server needs steps_per_epoch" if job_part().workers else ""
             raise TfdistError(
                 f"tfdist.measure: fit ended after {self._stepper.trained} steps, before the bench did: use "
-                f"epochs=tfdist.measure.epochs(N), and {data or 'omit steps_per_epoch, or repeat() the data'}"
+                f"epochs=tfdist.measure.epochs(N), {data or 'omit steps_per_epoch, or repeat() the data'}, and use no "
+                "callback that ends fit, as EarlyStopping does"
             )
 
 

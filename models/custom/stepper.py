@@ -184,6 +184,7 @@ class Stepper:
         """
         if self._stepping is None:
             raise RuntimeError("done() without start()")
+        self.log.resume()  # a loop inside of this one was left
         self.trained += 1
         try:
             self._stepping.send(result)
@@ -213,7 +214,7 @@ class Stepper:
         strategy = devices.program_strategy()
         record = RankRecord(
             task=self.part.task,
-            replicas=1 if strategy is None else strategy.num_replicas_in_sync // self.part.ranks,
+            replicas=1 if strategy is None else max(1, strategy.num_replicas_in_sync // self.part.ranks),
             warmup=warmup,
             windows=(),
             phases_s=observation.first_step_phases(self.log),

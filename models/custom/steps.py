@@ -62,6 +62,10 @@ def _batches(
             batches = iter(dataset)
             stepper.log.resume()
             batch = next(batches, _END)
+            if batch is _END and not stepper.trained:
+                raise TfdistError(
+                    "tfdist.measure: the data has no batch; give it as many examples as a global batch, or more"
+                )
             if batch is _END:
                 raise TfdistError(
                     f"tfdist.measure: the data ended after {stepper.trained} steps, and iterating over it again gives "
@@ -70,10 +74,11 @@ def _batches(
         if check is not None:
             check(batch)
             check = None
+        began = stepper.log.clock()
         try:
             yield batch
-        except GeneratorExit:  # the program left the loop
-            stepper.log.pause()
+        except GeneratorExit:  # the program left the loop, with or without this batch: it does not count
+            stepper.log.pause(began)
             raise
         more = stepper.done(result())
 
@@ -88,10 +93,14 @@ def check_batch(part: JobPart, replicas: int, examples: int, batch: Any) -> None
     """
     while isinstance(batch, list | tuple | dict) and batch:
         batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
-    parts = getattr(batch, "values", None) or (batch,)
+    values = getattr(batch, "values", None)  # a tuple in tf.distribute's; ragged tensors and tables have one, too
+    parts = values if isinstance(values, tuple) else (batch,)
     if not all(hasattr(each, "numpy") and len(each.shape) for each in parts):
         return
-    arrays = [each.numpy() for each in parts]
+    try:
+        arrays = [each.numpy() for each in parts]
+    except (TypeError, RuntimeError):  # PyTorch's, on a GPU or in bfloat16
+        return
     found, said = part.ranks * sum(len(array) for array in arrays), examples
     factors = {part.ranks, replicas} - {1}
     if any(found == factor * said or said == factor * found for factor in factors):

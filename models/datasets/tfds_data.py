@@ -55,7 +55,7 @@ def _read(name: str, folder: Path) -> PreparedDataset:
     if "image" not in parts.get("image", {}) or "classLabel" not in parts.get("label", {}):
         raise TfdistError(f"{option} has {', '.join(parts) or 'no features'}: use a data set with image and label")
     classes, train = int(parts["label"]["classLabel"]["numClasses"]), sizes["train"]
-    for split in ("test", "validation"):
+    for split in ("validation", "test"):  # the labels of some test splits are secret: -1
         if sizes.get(split):
             return PreparedDataset(folder, "train", split, DataInfo(classes, train, sizes[split]))
     kept = train - train // HELD_OUT

@@ -3,6 +3,7 @@
 import os
 import platform
 import resource
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -44,17 +45,18 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 def software(keras: Keras) -> dict[str, str]:
     """The versions of what is imported, and `gpu_software`. `keras` is the package that trains, with its backend.
 
-    TensorFlow must have been imported with that Keras.
+    TensorFlow must have been imported with that Keras. A program without TensorFlow has the versions of its framework.
     """
-    import tensorflow as tf
-
+    common = {"python": platform.python_version(), "tfdist": tfdist.__version__, "numpy": version("numpy")}
+    if "tensorflow" not in sys.modules:
+        others = (sys.modules.get(name) for name in ("torch", "jax", "keras"))
+        return {**{each.__name__: str(each.__version__) for each in others if each}, **common}
     package = "tf_keras" if keras is Keras.TWO else "keras"
+    found = {"tensorflow": sys.modules["tensorflow"].__version__}
     return {
-        "tensorflow": tf.__version__,
+        **found,
         "keras": f"{package} {import_module(package).__version__} (tensorflow)",
-        "python": platform.python_version(),
-        "tfdist": tfdist.__version__,
-        "numpy": version("numpy"),
+        **common,
         **gpu_software(),
     }
 
@@ -93,9 +95,12 @@ def peak_gpu_memory(devices: Sequence[str]) -> tuple[int, ...]:
 
     Those of this process only: TensorFlow does not report the memory of other tasks' devices.
     """
+    gpus = [device for device in devices if "GPU" in device]
+    if not gpus:
+        return ()
     import tensorflow as tf
 
-    return tuple(tf.config.experimental.get_memory_info(device)["peak"] for device in devices if "GPU" in device)
+    return tuple(tf.config.experimental.get_memory_info(device)["peak"] for device in gpus)
 
 
 def process(keras: Keras, devices: Sequence[str] = ()) -> dict[str, Any]:

@@ -56,9 +56,9 @@ def run(task: Callable[[], None]) -> int:
 def run_training(train: Train) -> None:
     """Run the task that the environment describes. An evaluator, or a task that only serves, does not train."""
     spec = TrainingSpec.of_task("start trainings with `tfdist launch`")
-    # again: a task can be started manually, on a host with other data
-    table.check_data(spec, table.describe(spec.dataset, spec.data_dir))
     cluster, task = cluster_and_task()
+    if task.role != "ps":  # it reads no data; again: a task can be started manually, on a host with other data
+        table.check_data(spec, table.describe(spec.dataset, spec.data_dir))
     phases = {"import": import_tensorflow(spec.keras)}
     if task.role == EVALUATOR:
         from tfdist.models.training.evaluate import follow

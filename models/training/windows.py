@@ -82,10 +82,13 @@ class WindowLog:
         self._edge = self.clock()
         self.opened_at = self.opened_at or self._edge
 
-    def pause(self) -> None:
-        """End an epoch: what follows until `resume` belongs to no window. Later calls do nothing."""
+    def pause(self, at: float | None = None) -> None:
+        """End an epoch, now or at that time of the clock: what follows until `resume` belongs to no window.
+
+        Later calls do nothing.
+        """
         if self._before is not None and self._paused is None:
-            self._paused = self.clock(), self.read()
+            self._paused = self.clock() if at is None else at, self.read()
 
     def resume(self) -> None:
         """Continue the window that `pause` interrupted, if it did."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench.fake_arms import FakeArms
-from tfdist.bench.folder import BenchPaths, read_bench
+from tfdist.bench.folder import BenchPaths, only_writer, read_bench
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
@@ -72,7 +72,7 @@ def test_every_record_has_its_log_folder(options: BenchOptions) -> None:
 def test_no_path_of_the_machine_is_saved(options: BenchOptions, tmp_path: Path) -> None:
     session = prepare(options, MACHINES)
     run_session(session, hooks(FakeArms()))
-    for path in session.root.rglob("*.json"):
+    for path in session.root.rglob("*.json*"):
         assert str(tmp_path) not in path.read_text()
 
 
@@ -85,7 +85,7 @@ def test_files_stay_in_the_folder_and_are_strict_json(options: BenchOptions) -> 
         "runs",
         "turns.jsonl",
     ]
-    for path in session.root.rglob("*.json"):
+    for path in session.root.rglob("*.json*"):
         assert "NaN" not in path.read_text()
 
 
@@ -105,6 +105,13 @@ def test_a_refused_arm_of_a_program_counts_what_the_others_count(options: BenchO
     run_session(session, hooks(FakeArms()))
     specs = [one.spec for one in read_folder(session.root, "").records if one.status == "refused"]
     assert [spec["command"].startswith("python ") for spec in specs] == [True]
+
+
+def test_a_second_bench_in_its_folder_is_refused(options: BenchOptions) -> None:
+    session, fakes = prepare(options, MACHINES), FakeArms()
+    with only_writer(session.root), pytest.raises(TfdistError, match="another tfdist measures into it"):
+        run_session(session, hooks(fakes))
+    assert fakes.happened("start") == []
 
 
 def test_a_failed_arm_makes_the_bench_fail_and_the_others_are_measured(options: BenchOptions) -> None:

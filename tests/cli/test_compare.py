@@ -62,6 +62,8 @@ def test_export_prints_the_figures_alone(base: Path, slow: Path, capsys: Printed
     assert ratio < 0.9
     assert run(["compare", str(base), str(slow), "--export", "github"]) == 0
     assert load_github(json.loads(capsys.readouterr().out))["multiworker/ring: ratio"][0] == ratio
+    assert run(["compare", str(base), str(slow), "--export", "github", "--json"]) == 2
+    assert "--export github --json: stdout has one of them" in capsys.readouterr().err
     assert run(["compare", str(base), str(slow), str(base), "--export", "bencher"]) == 2
     assert "--export bencher: compares two folders" in capsys.readouterr().err
 

@@ -18,6 +18,11 @@ def words(tmp_path: Path) -> list[str]:
     return ["predict", str(bench), "--collectives", str(save_sweep(tmp_path / "sweep", sweep()))]
 
 
+def test_the_report_of_the_bench_is_not_replaced(words: list[str], capsys: Printed) -> None:
+    assert run([*words, "--out", words[1]]) == 2
+    assert "it would replace the report of that folder" in capsys.readouterr().err
+
+
 def test_points_answers_and_a_report(words: list[str], tmp_path: Path, capsys: Printed) -> None:
     out = tmp_path / "out"
     assert (

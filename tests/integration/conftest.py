@@ -1,5 +1,7 @@
-"""Fixtures: hosts in network namespaces, and a launcher. Without root or the tools, their tests are skipped."""
+"""Fixtures: hosts in network namespaces, and a launcher. Without root or the tools, their tests are skipped,
+or fail with HOSTS_REQUIRED=1."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +19,7 @@ def hosts_fixture(number: int, scope: Literal["session", "module"]) -> Any:
     def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
         why = missing()
         if why:
-            pytest.skip(f"no hosts in network namespaces: {why}")
+            (pytest.fail if "HOSTS_REQUIRED" in os.environ else pytest.skip)(f"no hosts in network namespaces: {why}")
         with network(tmp_path_factory.mktemp("net"), number) as net:
             yield net
 

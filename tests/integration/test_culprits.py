@@ -63,7 +63,9 @@ def test_ctrl_c_ends_idle_tasks_at_once(tmp_path):
     )
     up = 0
     while up < 2:
-        up += launcher.stderr.readline().endswith("] up\n")
+        line = launcher.stderr.readline()
+        assert line, "the launch has ended"
+        up += line.endswith("] up\n")
     pressed = time.monotonic()
     launcher.send_signal(signal.SIGINT)
     out, err = launcher.communicate(timeout=60)
@@ -119,7 +121,9 @@ def test_sigterm_ends_a_program_under_multiworker_that_calls_current(tmp_path):
     )  # fmt: skip
     up = 0
     while up < 2:
-        up += launcher.stderr.readline().endswith("] up\n")
+        line = launcher.stderr.readline()
+        assert line, "the launch has ended"
+        up += line.endswith("] up\n")
     launcher.send_signal(signal.SIGINT)
     out, _ = launcher.communicate(timeout=30)
     assert json.loads(out)["casualties"] == dict.fromkeys(("worker-0", "worker-1"), "stopped by tfdist")

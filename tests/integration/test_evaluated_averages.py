@@ -26,4 +26,5 @@ def test_every_kind_of_training_keeps_them(tmp_path):
     weights, half, mobile, *rest = (ranks[0].accuracy for ranks in train_all(specs, tmp_path))
     assert min(weights, half) > 0.6
     assert mobile > 0.4  # 0.58 to 0.75, by the instructions of the processor
-    assert all(accuracy < 0.35 for accuracy in rest if accuracy is not None)
+    assert max(rest[:3]) < 0.35
+    assert rest[3:] == [None, None]

@@ -1,5 +1,6 @@
 """The targets of the Makefile, as make would run them."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -7,12 +8,15 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from .test_packaging import UNSET
+
 ROOT = Path(__file__).parents[2]
 
 
 def make(*arguments: str) -> str:
+    env = {key: value for key, value in os.environ.items() if key not in UNSET}
     return subprocess.run(
-        ["make", "--no-print-directory", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, check=True
     ).stdout
 
 

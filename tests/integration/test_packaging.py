@@ -18,7 +18,11 @@ from packaging.utils import canonicalize_name
 from .launcher import make_python
 
 ROOT = Path(__file__).parents[2]
-UNSET = ("PYTHONPATH", "VIRTUAL_ENV", "TF_CONFIG", "PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS")
+UNSET = (
+    "PYTHONPATH", "VIRTUAL_ENV", "TF_CONFIG", "PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS",
+    "MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS", "VENV", "CUDA",
+)  # fmt: skip
+"""Variables of the tests, and of the make that may run them, which must not reach what is tested."""
 PYTHONS = ("3.10.13", "3.11.7", "3.12.1", "3.13.0")
 OFFLINE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 """Runs a command that reaches only this machine; as root."""

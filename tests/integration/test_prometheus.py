@@ -41,7 +41,7 @@ class Prometheus:
     def query(self, text):
         """The samples: labels and value."""
         url = f"http://127.0.0.1:{self.port}/api/v1/query?{urllib.parse.urlencode({'query': text})}"
-        with urllib.request.urlopen(url) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
             found = json.load(answer)
         assert found["status"] == "success", found
         return [(each["metric"], float(each["value"][1])) for each in found["data"]["result"]]

@@ -1,6 +1,7 @@
 """From options to a plan: the user's own program, inherited tasks, and warnings about the hosts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def test_back_to_the_first_number_of_workers():
     assert again.examples == fewer.examples
     assert again.steps == 133 + 201
     assert effect(fewer, again, later) == "global batch 96 instead of 64, 201 steps left instead of 301"
+
+
+def test_steps_before_with_another_batch_count_what_they_had():
+    fewer = resized(replace(MULTI, workers=2), 1, 0, SavedState(step=100, examples=100 * 128))
+    assert fewer.examples == 100 * 128 + 200 * 64
+    assert fewer.steps == 100 + 400
 
 
 def test_from_the_start_without_a_checkpoint():

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tfdist.launch import events
 from tfdist.launch.events import MOST_MESSAGE
 
 PROGRAM = """
@@ -73,6 +74,18 @@ def ended(code, folder):
     alone = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True)
     assert (launched.returncode, launched.stdout, launched.stderr) == (alone.returncode, alone.stdout, alone.stderr)
     return launched, events
+
+
+def test_a_process_that_a_task_has_started_sends_nothing(tmp_path, monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    os.close(write)
+    monkeypatch.setenv("TFDIST_EVENTS_FD", str(write))
+    events.emit("ready")
+    with (tmp_path / "file").open("wb") as file:  # has the number now
+        monkeypatch.setenv("TFDIST_EVENTS_FD", str(file.fileno()))
+        events.emit("ready")
+    assert (tmp_path / "file").read_bytes() == b""
 
 
 def test_an_exception_is_reported_and_printed_as_always(tmp_path):

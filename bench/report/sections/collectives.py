@@ -57,7 +57,11 @@ def all_reduce_section(measured: ReportData) -> Section | None:
     if not sweeps:
         return None
     lines = [replace(line, arm=label_of(folder, line.arm)) for folder, sweep in sweeps.items() for line in sweep.lines]
-    return collectives_section(replace(next(iter(sweeps.values())), lines=tuple(lines)))
+    first, refused = next(iter(sweeps.values())), dict[str, str]()
+    for folder, sweep in sweeps.items():
+        refused |= {label_of(folder, arm): reason for arm, reason in sweep.header.not_measured.items()}
+    header = replace(first.header, not_measured=refused)
+    return collectives_section(replace(first, lines=tuple(lines), header=header))
 
 
 def _peaks(figures: Sequence[SizeFigure]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
+from tests.ports import free_ports
 from tests.waiting import wait_until
 from tfdist.launch.agent_program import probe
 from tfdist.launch.agent_program.probe import ProbeServer, dial, dial_all, measure_link
@@ -189,3 +190,11 @@ def test_a_task_can_listen_after_the_server_is_closed(reserved):
         task.bind(("", reserved))
         task.listen()
         assert dial("127.0.0.1", reserved, TOKEN, 0.2) == "timed out"  # a task sends no token
+
+
+def test_the_port_that_another_program_uses_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match="in use") as caught:
+            ProbeServer([*free_ports(1), port, *free_ports(1)], "token")
+    assert caught.value.filename == port

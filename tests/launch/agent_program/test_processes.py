@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+import uuid
 
 from tfdist.launch.agent_program.processes import _GUARD, end_agent
+
+MARK = f"#tfdist-{uuid.uuid4().hex}"
+"""Other tests may run on this machine, too."""
 
 
 def marked(mark, code="import time; print(flush=True); time.sleep(600)"):
@@ -25,23 +29,23 @@ def test_a_guard_that_was_told_no_folder_looks_for_no_process(tmp_path):
 
 
 def test_only_the_agent_with_the_mark_is_ended():
-    one, other = marked("#tfdist-one"), marked("#tfdist-other")
+    one, other = marked(f"{MARK}-one"), marked(f"{MARK}-other")
     with one, other:
         # a zombie until it is reaped, which has no command line
-        assert end_agent("#tfdist-one", 5.0) == ""
+        assert end_agent(f"{MARK}-one", 5.0) == ""
         assert one.wait(5.0) == -1
         assert other.poll() is None
         other.kill()
 
 
 def test_no_agent_has_the_mark():
-    assert end_agent("#tfdist-none", 5.0) == ""
+    assert end_agent(f"{MARK}-none", 5.0) == ""
 
 
 def test_an_agent_that_cannot_be_ended_is_named():
     stubborn = "import signal, time; signal.signal(1, signal.SIG_IGN); print(flush=True); time.sleep(600)"
-    with marked("#tfdist-stubborn", stubborn) as process:
-        reason = end_agent("#tfdist-stubborn", 0.3)
+    with marked(f"{MARK}-stubborn", stubborn) as process:
+        reason = end_agent(f"{MARK}-stubborn", 0.3)
         assert reason == f"an earlier agent of this job (pid {process.pid}) did not end within 0.3 s"
         process.kill()
 
@@ -50,8 +54,8 @@ def test_an_agent_that_hangs_is_killed_and_its_parent_ends():
     agent = "import signal, time; signal.signal(1, signal.SIG_IGN); print(flush=True); time.sleep(600)"
     parent = (
         "import signal, subprocess, sys; signal.signal(1, signal.SIG_IGN);"
-        f"sys.exit(subprocess.Popen([sys.executable, '-u', '-c', {agent + '#tfdist-hung'!r}]).wait())"
+        f"sys.exit(subprocess.Popen([sys.executable, '-u', '-c', {agent + f'{MARK}-hung'!r}]).wait())"
     )
-    with marked("#tfdist-hung", parent) as process:
-        assert end_agent("#tfdist-hung", 6.0) == ""
+    with marked(f"{MARK}-hung", parent) as process:
+        assert end_agent(f"{MARK}-hung", 6.0) == ""
         assert process.wait(5.0) != 0

@@ -6,7 +6,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -261,15 +260,14 @@ def test_messages_that_nobody_reads_wait_in_their_host():
         wait_for_message(inbox, Terminated)
 
 
-def test_a_flood_on_stderr_fills_neither_memory_nor_disk():
-    inbox, before, memory = Inbox(), psutil.disk_usage(tempfile.gettempdir()).used, psutil.Process().memory_info().rss
+def test_a_flood_on_stderr_does_not_fill_memory():
+    inbox, memory = Inbox(), psutil.Process().memory_info().rss
     flood = f"head -c {64 << 20} /dev/zero | tr '\\0' x >&2; echo full >&2; exit 1"
     with channel_to(fake_agent(ALIVE % 1, then=flood), inbox):
         reason = wait_for_message(inbox, AgentLost, 60).message.reason
         assert reason.endswith("xfull")
         assert len(reason) <= MOST_REASON
         assert psutil.Process().memory_info().rss - memory < 32 << 20
-        assert psutil.disk_usage(tempfile.gettempdir()).used - before < 32 << 20
 
 
 def test_a_loss_is_reported_once():

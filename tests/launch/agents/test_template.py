@@ -77,7 +77,7 @@ def test_a_job_with_one_task_needs_no_template(tmp_path):
 @pytest.mark.parametrize("preload", ["tests.no_such_module", "tests.launch.slow_import"])
 def test_tasks_are_executed_if_the_template_fails_or_is_late(preload, tmp_path, survivors):
     job = with_program(python_job(IS_FORKED, {"worker": 2}), preload=preload)
-    outcome, _ = run(job, tmp_path, Policy(start_timeout_s=1.0))
+    outcome, _ = run(job, tmp_path, Policy(start_timeout_s=4.0))
     assert outcome.exit_code == 0
     assert printed(tmp_path) == ["False"]
     assert survivors() == []

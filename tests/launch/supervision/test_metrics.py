@@ -37,6 +37,9 @@ def samples_of(text):
     }
 
 
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
 def publish(options, folder, messages=MESSAGES):
     """What a scrape gives after these messages, and the notes."""
     notes, text = [], ""
@@ -48,7 +51,7 @@ def publish(options, folder, messages=MESSAGES):
             writer.write(message)
             handle(message)
         if options.address is not None:
-            with urllib.request.urlopen(notes[0].removeprefix("metrics: ")) as answer:
+            with DIRECT.open(notes[0].removeprefix("metrics: "), timeout=10) as answer:
                 text = answer.read().decode()
     return text, notes
 

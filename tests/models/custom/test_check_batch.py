@@ -20,6 +20,11 @@ class Tensor:
         return self.array
 
 
+class Unreadable(Tensor):
+    def numpy(self):
+        raise TypeError("cannot convert a tensor of cuda:0 to numpy")
+
+
 def replicas(*tensors):
     return SimpleNamespace(values=tensors)
 
@@ -34,6 +39,9 @@ def replicas(*tensors):
         (ALONE, 2, 32 * 128, Tensor(32, 128)),  # tokens
         (ALONE, 2, 32, 7),  # of range(N)
         (ALONE, 2, 32, Tensor()),
+        (ALONE, 2, 32, SimpleNamespace(values=lambda: ())),  # of UserDict
+        (ALONE, 2, 32, SimpleNamespace(values=Tensor(64))),  # of a sparse tensor
+        (ALONE, 2, 32, Unreadable(64)),
     ],
 )
 def test_a_batch_of_as_many_examples_as_it_says_is_right(part, replicas_, examples, batch):

@@ -157,8 +157,16 @@ def test_a_loop_that_is_left_ends_an_epoch(launched, clock):
                 break
         clock.now += 50.0  # validation
     *_, (window,) = (event["windows"] for event in events() if event["event"] == "turn")
-    assert (window["steps"], window["epochs"], window["between_s"]) == (8, 2, 100.0)
-    assert window["elapsed_s"] == 10.0, "with the two last steps, which the program did not ask to continue from"
+    assert (window["steps"], window["epochs"], window["between_s"]) == (8, 2, 102.0), (
+        "the last step of a loop is not counted"
+    )
+    assert window["elapsed_s"] == 8.0
+
+
+def test_data_without_a_batch_is_named(launched):
+    launched([{"windows": 1, "steps": 10}, END])
+    with pytest.raises(TfdistError, match="the data has no batch"):
+        list(tfdist.measure.steps([], examples=8))
 
 
 def test_a_second_loop_continues_the_turn(launched):

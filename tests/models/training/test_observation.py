@@ -1,8 +1,11 @@
 """What a task records about its process, its libraries and its GPUs."""
 
 import os
+import subprocess
+import sys
 
 import pytest
+import tensorflow as tf
 
 from tfdist.models.training import observation
 from tfdist.models.training.readings import OpenGpus
@@ -18,9 +21,20 @@ def test_only_variables_that_change_speed_are_kept():
 
 
 def test_software_names_the_keras_that_trains():
+    assert observation.software(Keras.TWO)["tensorflow"] == tf.__version__
     assert observation.software(Keras.TWO)["keras"].startswith("tf_keras 2.")
     assert observation.software(Keras.THREE)["keras"].startswith("keras 3.")
     assert set(observation.software(Keras.TWO)) == {"tensorflow", "keras", "python", "tfdist", "numpy"}
+
+
+def test_the_software_of_another_framework_imports_no_tensorflow():
+    program = (
+        "import sys, types; sys.modules['torch'] = types.SimpleNamespace(__name__='torch', __version__='2.9')\n"
+        "from tfdist.models.training import observation\nfrom tfdist.strategies.options import Keras\n"
+        "found = observation.process(Keras.THREE)['software']\n"
+        "assert (found['torch'], 'tensorflow' in found, 'tensorflow' in sys.modules) == ('2.9', False, False), found"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_resource_usage_of_the_process():

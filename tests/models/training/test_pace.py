@@ -128,11 +128,12 @@ def test_the_last_step_is_reported_even_if_its_window_was_dropped(tmp_path, monk
             log.open()
             log.first_step()
 
-    reports = tmp_path / "events"
-    with reports.open("wb") as stream:
-        monkeypatch.setenv("TFDIST_EVENTS_FD", str(stream.fileno()))
-        run(Dropping(overlaps=True))
-    emitted = [json.loads(line) for line in reports.read_text().splitlines()]
+    reports, stream = os.pipe()
+    monkeypatch.setenv("TFDIST_EVENTS_FD", str(stream))
+    run(Dropping(overlaps=True))
+    os.close(stream)
+    with os.fdopen(reports) as lines:
+        emitted = list(map(json.loads, lines))
     assert [each["step"] for each in emitted if each["event"] == "step"][-1] == 100
 
 
