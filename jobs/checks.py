@@ -161,6 +161,12 @@ def check_combinations(spec: TrainingSpec) -> None:
             "in a call of several replicas; use --api loop or --keras 2"
         )
     exchange_checks.check_replicas(spec)
+    merging = (StrategyName.MIRRORED, StrategyName.MULTI_WORKER, StrategyName.CENTRAL_STORAGE)
+    if spec.xla and spec.api is Api.FIT and spec.strategy in merging:
+        raise TfdistError(
+            f"--xla --api fit --strategy {spec.strategy}: fit compiles the exchange of gradients, too, which XLA "
+            "cannot; use --api loop"
+        )
 
 
 def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:

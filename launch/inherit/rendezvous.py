@@ -118,8 +118,8 @@ class _Wait:
             raise TfdistError("interrupted before any task was started", SIGNALS + self.signals.get().signal)
         if now - self.started_at >= self.timeout_s:
             raise TfdistError(
-                f"{self.missing} missing after --start-timeout {self.timeout_s:g} s; look at the logs there, or use a "
-                "longer --start-timeout",
+                f"still missing after --start-timeout {self.timeout_s:g} s: {self.missing}; look at the logs there, or "
+                "use a longer --start-timeout",
                 ExitCode.START_TIMEOUT,
             )
         if now - self.reported_at >= REPORT_S:

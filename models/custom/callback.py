@@ -1,5 +1,6 @@
 """`tfdist.measure.Callback`. Imports TensorFlow."""
 
+import math
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -49,17 +50,27 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
             report(getattr(self.model, "distribute_strategy", None), trains=True)
             self._stepper = shared_stepper(job_part())
             self._stepper.loop.examples_per_step = 0  # those of an earlier fit may be others
+            self._batches = _batches_of_step(self.model)
             self._stepper.continue_from(_steps_before(self.model))
             self.model.stop_training = not self._stepper.start()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Start a step: Keras may make an iterator just before the first one of an epoch."""
-        if self._stepper is not None:
+        """Start a step: Keras may make an iterator just before the first one of an epoch.
+
+        The last step of an epoch that has fewer batches than the others is neither counted nor timed.
+        """
+        if self._stepper is None:
+            return
+        steps = self.params.get("steps") or math.inf
+        self._short = steps - batch < min(self._batches, steps)
+        if self._short:
+            self._stepper.end_epoch()
+        else:
             self._stepper.log.resume()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """End a step; after the last turn, end the training."""
-        if self._stepper is None:
+        if self._stepper is None or self._short:
             return
         if not self._stepper.loop.examples_per_step:
             examples = self._examples or _counted(self.model, logs)
@@ -101,8 +112,12 @@ def shared_stepper(part: JobPart) -> Stepper:
 def _steps_before(model: Any) -> int:
     """Steps of a model that was restored from a checkpoint; 0 if its optimizer does not count them."""
     iterations = getattr(getattr(model, "optimizer", None), "iterations", None)
+    return 0 if iterations is None else int(tf.convert_to_tensor(iterations)) // _batches_of_step(model)
+
+
+def _batches_of_step(model: Any) -> int:
     per_step = getattr(model, "_steps_per_execution", None) or getattr(model, "steps_per_execution", 1)
-    return 0 if iterations is None else int(tf.convert_to_tensor(iterations)) // int(tf.convert_to_tensor(per_step))
+    return int(tf.convert_to_tensor(per_step))
 
 
 def _counted(model: Any, logs: Any) -> int:

@@ -108,7 +108,7 @@ def test_missing_tasks_are_named_and_nothing_starts(launchers, tmp_path):
     for process in [three.start("worker", index, *options) for index in (0, 1)]:
         code, out = ended(process)
         assert code == 75, out
-        assert "worker-2 missing after --start-timeout 3 s" in out
+        assert "still missing after --start-timeout 3 s: worker-2" in out
     assert not (tmp_path / "started").exists()
     outcomes = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/outcome.json")]
     assert [(each["status"], each["exit_code"]) for each in outcomes] == [("refused", 75)] * 2

@@ -179,3 +179,10 @@ def test_hierarchical_copy_drops_a_gradient_of_an_odd_number_of_devices(devices)
     assert (f"; use --devices {devices - 1} or {devices + 1}, or --cross-device auto" in refused(spec)) is odd
     assert bool(refused(spec)) is odd
     assert refused(replace(spec, cross_device=CrossDevice.REDUCTION_TO_ONE)) == ""
+
+
+@pytest.mark.parametrize("strategy", [StrategyName.MIRRORED, StrategyName.MULTI_WORKER, StrategyName.CENTRAL_STORAGE])
+def test_xla_does_not_compile_the_exchange_that_is_inside_of_fit(strategy):
+    spec = TrainingSpec(strategy=strategy, xla=True, api=Api.FIT)
+    assert refused(spec).startswith(f"--xla --api fit --strategy {strategy}: fit compiles the exchange of gradients")
+    check_combinations(TrainingSpec(strategy=StrategyName.ONE_DEVICE, xla=True, api=Api.FIT))
