@@ -20,6 +20,7 @@ from rich.console import Console
 from lab.commands import TFDIST
 from tfdist.bench.against import MOST_STARTS, PRECISION
 from tfdist.bench.compare.gate import is_too_slow
+from tfdist.bench.folder import only_writer
 from tfdist.bench.noise import FEWEST_SURE
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
@@ -135,23 +136,31 @@ def add(path: Path, kind: str, number: int, rows: list[dict[str, object]]) -> pd
     return table
 
 
+def measured(benches: int, out: Path, console: Console) -> pd.DataFrame:
+    """The rows of all benches, after those that were missing."""
+    path = out / "against.csv"
+    table = pd.read_csv(path) if path.exists() else pd.DataFrame()
+    for number in range(benches):
+        for kind, slower in KINDS.items():
+            if len(table) and ((table.kind == kind) & (table.number == number)).any():
+                continue
+            console.print(f"{kind}, bench {number + 1} of {benches}")
+            with tempfile.TemporaryDirectory(prefix="against-") as folder:
+                rows, of_turns = bench(Path(folder), slower, seed=number)
+            table = add(path, kind, number, rows)
+            add(out / "against_turns.csv", kind, number, of_turns)
+    return table
+
+
 def main() -> None:
     """Measure what is missing, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--benches", type=int, default=10, metavar="N", help="of each kind")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "bench_results" / "compare")
     options = parser.parse_args()
-    console, path = Console(), options.out / "against.csv"
-    table = pd.read_csv(path) if path.exists() else pd.DataFrame()
-    for number in range(options.benches):
-        for kind, slower in KINDS.items():
-            if len(table) and ((table.kind == kind) & (table.number == number)).any():
-                continue
-            console.print(f"{kind}, bench {number + 1} of {options.benches}")
-            with tempfile.TemporaryDirectory(prefix="against-") as folder:
-                rows, of_turns = bench(Path(folder), slower, seed=number)
-            table = add(path, kind, number, rows)
-            add(options.out / "against_turns.csv", kind, number, of_turns)
+    console = Console()
+    with only_writer(options.out):
+        table = measured(options.benches, options.out, console)
     lines = []
     for kind in KINDS:
         of_kind = table[table.kind == kind]
