@@ -128,6 +128,11 @@ class Session:
         return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, self._partners)
 
     @property
+    def unit(self) -> str:
+        """What is counted in a second: of programs of the user's own, what they call examples."""
+        return "examples/s" if self.arms.commands else "images/s"
+
+    @property
     def baseline(self) -> str:
         """The arm beside which all others are measured."""
         return self.arms.baseline(self.arms.specs)
@@ -161,9 +166,10 @@ class Session:
 
     def count_left(self) -> int:
         """The number of planned runs that are not measured in the folder now."""
-        bench = read_bench(self.root) or self.bench  # with the starts that were added
-        done, refused = done_runs(bench, read_folder(self.root, "").records), self.arms.refused
-        return sum(run not in done for run in bench.plan if run.arm not in refused)
+        folder = read_folder(self.root, "")
+        bench = folder.bench or self.bench  # with the starts that were added
+        done = done_runs(bench, folder.records)
+        return sum(run not in done for run in bench.plan if run.arm not in self.arms.refused)
 
 
 def prepare(options: BenchOptions, machines: Machines) -> Session:

@@ -70,7 +70,7 @@ def run_bench(
                 typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
             for text in limits(session, links):
                 typer.echo(text, file=stream)
-    with progress_on(stream, quiet, "examples/s" if session.arms.commands else "images/s") as progress:
+    with progress_on(stream, quiet, session.unit) as progress:
         code = run_session(session, RunnerHooks(progress, links=links, policy=policy))
     if not quiet and (traces := session.root / "traces").is_dir():
         typer.echo(traces_line(traces), file=stream)

@@ -52,8 +52,7 @@ def run_tune(
             summary = {"estimate_s": search_s(session), "folder": str(session.root)}
             typer.echo(dumps({"format": 1, **arms, "refused": session.arms.refused, **summary}))
         return 0
-    unit = "examples/s" if session.arms.commands else "images/s"
-    with progress_on(stream, quiet, unit) as progress, only_writer(session.root):
+    with progress_on(stream, quiet, session.unit) as progress, only_writer(session.root):
         tuning = search(session, RunnerHooks(progress, policy=policy))
     if tuning.interrupted is not None:
         bench.report_on(session, stream, quiet)

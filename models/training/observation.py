@@ -52,9 +52,8 @@ def software(keras: Keras) -> dict[str, str]:
         others = (sys.modules.get(name) for name in ("torch", "jax", "keras"))
         return {**{each.__name__: str(each.__version__) for each in others if each}, **common}
     package = "tf_keras" if keras is Keras.TWO else "keras"
-    found = {"tensorflow": sys.modules["tensorflow"].__version__}
     return {
-        **found,
+        "tensorflow": sys.modules["tensorflow"].__version__,
         "keras": f"{package} {import_module(package).__version__} (tensorflow)",
         **common,
         **gpu_software(),
