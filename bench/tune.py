@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from tfdist.bench.design import Block
-from tfdist.bench.folder import BenchPaths
+from tfdist.bench.folder import BenchPaths, only_writer
 from tfdist.bench.plan import PlannedRun, incarnations, interleave, seconds_left, spread
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
@@ -116,6 +116,11 @@ def tune(session: Session, hooks: RunnerHooks) -> Tuning:
         TfdistError: the default arm failed, or the folder is not writable.
     """
     default, *candidates = search_arms(session)
+    with only_writer(session.root):
+        return _search(session, hooks, default, candidates)
+
+
+def _search(session: Session, hooks: RunnerHooks, default: str, candidates: Sequence[str]) -> Tuning:
     blocks: list[tuple[PlannedRun, ...]] = []
     while candidates:
         rates, signal = _measure(session, hooks, [default, *candidates], blocks)
@@ -134,7 +139,7 @@ def tune(session: Session, hooks: RunnerHooks) -> Tuning:
             arm: {block.round: rate / base[block] for block, rate in of_arm.items() if block in base}
             for arm, of_arm in rates.items()
         }
-        candidates = list(faster_half(beside, default, candidates))
+        candidates = faster_half(beside, default, candidates)
         hooks.progress.note(f"after round {blocks[-1][-1].round}, still in: {', '.join(candidates) or 'none'}")
     return Tuning(default)
 

@@ -14,7 +14,6 @@ from tfdist.bench.collectives.plan import CollectiveOptions, CollectivePlan, pla
 from tfdist.bench.collectives.results import Sweep, read_collectives
 from tfdist.bench.collectives.run import run_collectives
 from tfdist.bench.collectives.table import columns_for, lines_of_table, to_json
-from tfdist.bench.folder import only_writer
 from tfdist.bench.progress import progress_on
 from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
@@ -120,7 +119,7 @@ def run(
         if not quiet:
             announce(plan, stream)
         links = {} if fleet is None or len(fleet.channels) < 2 else measure_neighbours(fleet, list(fleet.channels))
-    with progress_on(stream, quiet, "GB/s bus bandwidth of the largest size") as progress, only_writer(plan.root):
+    with progress_on(stream, quiet, "GB/s bus bandwidth of the largest size") as progress:
         code = run_collectives(plan, RunnerHooks(progress, links=links, policy=policy))
     return _report(plan, code, stream, json=json, quiet=quiet)
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from tfdist.bench.folder import only_writer
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import progress_on
 from tfdist.bench.runner import RunnerHooks
@@ -52,7 +51,7 @@ def run_tune(
             summary = {"estimate_s": search_s(session), "folder": str(session.root)}
             typer.echo(dumps({"format": 1, **arms, "refused": session.arms.refused, **summary}))
         return 0
-    with progress_on(stream, quiet, session.unit) as progress, only_writer(session.root):
+    with progress_on(stream, quiet, session.unit) as progress:
         tuning = search(session, RunnerHooks(progress, policy=policy))
     if tuning.interrupted is not None:
         bench.report_on(session, stream, quiet)

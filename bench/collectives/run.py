@@ -10,7 +10,7 @@ from tfdist.bench.arm_process import ArmStart
 from tfdist.bench.collectives.plan import CollectivePlan
 from tfdist.bench.collectives.results import Line, SweepFolder, SweepHeader
 from tfdist.bench.environment import environment_of
-from tfdist.bench.folder import BenchPaths
+from tfdist.bench.folder import BenchPaths, only_writer
 from tfdist.bench.group import FAILURES, Group
 from tfdist.bench.plan import PlannedRun, incarnations, spread
 from tfdist.bench.runner import RunnerHooks, TurnRunner
@@ -69,8 +69,9 @@ def run_collectives(plan: CollectivePlan, hooks: RunnerHooks) -> int:
     Raises:
         TfdistError: a turn could not be saved.
     """
-    run = _Sweep(root=plan.root, hooks=hooks, machines=plan.arms.machines, plan=plan)
-    signal = run.run(run.measure, "free space, or choose another --out")
+    with only_writer(plan.root):
+        run = _Sweep(root=plan.root, hooks=hooks, machines=plan.arms.machines, plan=plan)
+        signal = run.run(run.measure, "free space, or choose another --out")
     if signal is not None:
         return 128 + signal
     return ExitCode.FAILED if run.failed else ExitCode.SUCCESS
