@@ -76,7 +76,7 @@ test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in 
 test-tensorflows: ## Run `make check` and the table of Keras support on TensorFlow 2.21 and the newest 2.22, pre-releases too, in .venv-tf-2.21 and .venv-tf-2.22
 	tests/tensorflows.sh
 
-check: format-check lint types test ## Run what CI runs: formatting, lint, types, and tests of each kind: under 15 minutes
+check: format-check lint types test ## Formatting, lint, types, and tests of each kind, what CI runs beside release-check: under 15 minutes
 	$(PYTEST) -m "slow and (not thorough or core)"
 
 format: install ## Format the code and fix what the linter can fix

@@ -45,7 +45,8 @@ class BurnResult:
     """How fast hosts and links were."""
 
     images_per_s: dict[Host, float] = field(default_factory=dict)
-    """Throughput of all tasks of a host together."""
+    """Throughput of all tasks of a host together, or of each of its GPUs."""
+    of: str = "images/s"
     throttled: dict[Host, str] = field(default_factory=dict)
     """Why GPUs of a host lowered their clocks."""
     busbw: dict[tuple[Host, Host], float] = field(default_factory=dict)
@@ -102,6 +103,8 @@ def _compute(machines: Machines, seconds: float, found: BurnResult) -> None:
     for plan in plan_training(spec, machines).plans:
         windows = parked.windows.get(plan.task.name, ())
         rate = median(window.examples / window.elapsed_s for window in windows) if windows else 0.0
+        if spec.gpus:  # of which hosts may have different numbers
+            rate, found.of = rate / (machines[plan.host].slots or 1), "images/s per GPU"
         found.images_per_s[plan.host] = found.images_per_s.get(plan.host, 0.0) + rate
         reasons = {gpu.throttle for window in windows if window.usage for gpu in window.usage.gpus} - {""}
         if reasons:
@@ -146,7 +149,7 @@ def rows_of(found: BurnResult) -> Iterator[CheckResult]:
         yield CheckResult("burn", name, Verdict.FAILED, reason, "see the other rows, or run it with 'tfdist launch'")
     usual = median(found.images_per_s.values()) if found.images_per_s else 0.0
     for host, rate in found.images_per_s.items():
-        text, hot, fix = f"{rate:,.0f} images/s", found.throttled.get(host, ""), ""
+        text, hot, fix = f"{rate:,.0f} {found.of}", found.throttled.get(host, ""), ""
         note = f"; GPUs slowed down: {hot}" if hot else ""
         if rate < SLOW_HOST * usual:
             text += f", {rate / usual:.0%} of the median of the hosts ({usual:,.0f})"

@@ -75,11 +75,6 @@ class StepPhases:
         return float(self.after_ms.min(axis=0).mean())
 
     @property
-    def update_ms(self) -> float:
-        """Mean over steps and ranks of the time from ready to done: of ranks that do not exchange, the update."""
-        return float(self.after_ms.mean())
-
-    @property
     def waiting_ms(self) -> Array:
         """Mean time that each rank waits for the last one."""
         waiting: Array = (self.after_ms - self.after_ms.min(axis=0)).mean(axis=1)
@@ -308,7 +303,7 @@ def _parts(
     else:
         of_arm, alone = phases
         parts[Part.STRATEGY] += float(of_arm.local_ms[waits].mean() - alone.local_ms.mean())
-        parts[Part.EXCHANGE] = of_arm.exchange_ms - alone.update_ms
+        parts[Part.EXCHANGE] = of_arm.exchange_ms - float(alone.after_ms.mean())  # without exchange: the update
         parts[Part.WAITING] = float(of_arm.waiting_ms[waits])
     if Reference.SYNTHETIC in references:
         parts[Part.INPUT] = step - synthetic

@@ -132,10 +132,12 @@ def changed_suite(suite: Suite, options: BenchOptions) -> tuple[Suite, tuple[str
     built_in = options.suite is None or options.suite in built_in_suites()
     narrowed, notes = with_command(narrow(suite, options.patterns, options.strategy), options.program, built_in)
     if options.strategy is not None:  # its first arm is the default of the others
-        narrowed = replace(narrowed, baseline=None)
+        narrowed = replace(narrowed, baseline=None, against=None)
     if against := options.against or narrowed.against:
         narrowed = replace(narrowed, against=pinned(against))
     suite = with_base(adjust(narrowed, options.changes))
+    if suite.version_pairs and options.baseline:
+        raise TfdistError(f"--baseline {options.baseline}: with --against each arm is compared with itself; omit one")
     left_out = f"suite {suite.name} has baseline = {suite.baseline!r}, which is left out; give another with --baseline"
     check_baseline(suite, left_out if options.baseline is None else f"--baseline {options.baseline}")
     return suite, notes

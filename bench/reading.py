@@ -26,6 +26,11 @@ class ResultFolder:
     """Those that a later run of the same arm and round replaced, and disturbed turns that were repeated."""
     unreadable: tuple[Unreadable, ...]
 
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """A line for each of `unreadable`, with the reason."""
+        return tuple(f"{self.label}/{bad.file}: {bad.reason}" for bad in self.unreadable)
+
 
 def read_folder(root: Path, label: str) -> ResultFolder:
     """The records in `root`.

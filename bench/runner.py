@@ -1,7 +1,7 @@
 """Runs a bench: starts arms in groups, releases one for a turn after the other, and saves each turn at its end."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -124,7 +124,7 @@ class TurnRunner:
         self.group = None
 
 
-More = Callable[[], tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None]
+More = Callable[[Set[str]], tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None]
 """The bench with added starts, and their turns; None: nothing is added."""
 
 
@@ -135,7 +135,7 @@ def run_bench(
     hooks: RunnerHooks,
     incarnations: Sequence[Sequence[PlannedRun]],
     until: float | None = None,
-    more: More = lambda: None,
+    more: More = lambda failed: None,
 ) -> int | None:
     """Measure the turns of these incarnations. Every turn is saved when it ends, whatever happens later.
 
@@ -146,7 +146,7 @@ def run_bench(
         hooks: from outside.
         incarnations: the turns that are left, in order, by the start of the processes that measures them.
         until: monotonic time after which no round starts.
-        more: what to measure after these, and again after that; arms that have failed are not started again.
+        more: what to measure after these, and again after that, without these arms, which have failed.
 
     Returns:
         The number of the signal that interrupted the bench, or None.
@@ -201,7 +201,7 @@ class _BenchRun(TurnRunner):
             else:
                 self.renew_templates()
                 self._measure_incarnation(runs)
-        if longer := self.more():
+        if longer := self.more(self.failed):
             self.bench, incarnations = longer
             self.measure(incarnations)
 

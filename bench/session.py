@@ -1,7 +1,7 @@
 """One `tfdist bench` from its options to its exit code: a new one or one that is resumed, checked first, then run."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
@@ -125,7 +125,8 @@ class Session:
         """Runs in order. Rounds that arms still lack have their partners again, unless one learns or none alternate."""
         left = tuple(run for run in self.planned if run not in self.done)
         learns = any(one.arm == self.baseline and accuracy_of(one.observed) is not None for one in self.before)
-        return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, self._partners)
+        partners = self.bench.suite.partners(self.arms.specs, self.baseline)
+        return left if learns or self.bench.suite.isolated else beside(left, self.bench.plan, partners)
 
     @property
     def unit(self) -> str:
@@ -136,10 +137,6 @@ class Session:
     def baseline(self) -> str:
         """The arm beside which all others are measured."""
         return self.arms.baseline(self.arms.specs)
-
-    @property
-    def _partners(self) -> Mapping[str, str]:
-        return self.bench.suite.partners(self.arms.specs, self.baseline)
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -184,7 +181,7 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
         read_collectives(options.collectives)
     session = _new(options, machines) if options.resume is None else _resumed(options, options.resume, machines)
     if options.precision is not None:
-        _check_precision(options.precision, len(session.pairs), session.bench.floor)
+        _check_precision(options.precision, session)
     bench = _with_stop(session, options)
     if bench.precision is not None:
         end = "" if options.budget_s is None else f" or {duration(options.budget_s)} are over"
@@ -212,7 +209,7 @@ def _with_stop(session: Session, options: BenchOptions) -> BenchFile:
     if options.resume is not None or not suite.version_pairs or few:
         return bench
     if bench.fail_slower is not None:
-        starts, precision = _needed(suite, session.arms, bench.fail_slower)
+        starts, precision = _needed(suite, session.arms, bench.fail_slower, bench.floor)
         return replace(bench, precision=precision, most_starts=NOISY * starts)
     return replace(bench, precision=None if options.budget_s else PRECISION, most_starts=MOST_STARTS)
 
@@ -231,12 +228,13 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
         suite, added = explained(suite, arms.specs)
         notes += (f"added to explain lost time: {', '.join(added)}",) if added else ()
         arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline)
-    suite = _within(_with_gate(suite, arms, options), arms, options)
-    notes += _gate_notes(suite, arms, options.fail_slower)
-    plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed, suite.version_pairs)
     name, started = machine_name(machines), now.isoformat(timespec="seconds")
+    floor = floor_on(name)
+    suite = _within(_with_gate(suite, arms, options, floor), arms, options)
+    notes += _gate_notes(suite, arms, options.fail_slower, floor)
+    plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed, suite.version_pairs)
     hosts = tuple(host.name for host in machines)
-    bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor_on(name), machine=name)
+    bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor, machine=name)
     bench = replace(bench, fail_slower=options.fail_slower)
     return Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
 
@@ -249,26 +247,26 @@ def _check_gate(suite: Suite, bound: float | None) -> None:
         raise TfdistError(f"--fail-slower {percent(bound)}: {fix}")
 
 
-def _with_gate(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
+def _with_gate(suite: Suite, arms: Arms, options: BenchOptions, floor: float) -> Suite:
     """The suite with the starts that --fail-slower needs, unless options say how many."""
     chosen = options.rounds is not None or options.incarnations is not None or suite.isolated
     if options.fail_slower is None or chosen:
         return suite
-    starts, _ = _needed(suite, arms, options.fail_slower)
+    starts, _ = _needed(suite, arms, options.fail_slower, floor)
     if starts > LONGEST:
         what = f"{LONGEST} starts would be too few to find a slow-down of {percent(2 * options.fail_slower)}"
         raise TfdistError(f"--fail-slower {percent(options.fail_slower)}: {what}; give more, as 5%, or --incarnations")
     return adjust(suite, {"rounds": starts * ceil(suite.rounds / suite.incarnations), "incarnations": starts})
 
 
-def _needed(suite: Suite, arms: Arms, bound: float) -> tuple[int, float]:
-    return gate_needs(max(_pairs(suite, arms), 1), bound, ceil(suite.rounds / suite.incarnations))
+def _needed(suite: Suite, arms: Arms, bound: float, floor: float) -> tuple[int, float]:
+    return gate_needs(max(_pairs(suite, arms), 1), bound, ceil(suite.rounds / suite.incarnations), floor)
 
 
-def _gate_notes(suite: Suite, arms: Arms, bound: float | None) -> tuple[str, ...]:
+def _gate_notes(suite: Suite, arms: Arms, bound: float | None, floor: float) -> tuple[str, ...]:
     if bound is None or not _pairs(suite, arms):
         return ()
-    needed, _ = _needed(suite, arms, bound)
+    needed, _ = _needed(suite, arms, bound, floor)
     enough = "to find" if suite.incarnations >= needed else f"but at least {needed} are needed to find"
     starts = f"--fail-slower {percent(bound)}: {counted(suite.incarnations, 'start')} of each arm"
     return (f"{starts}, {enough} a slow-down of {percent(2 * bound)} in 9 of 10 benches",)
@@ -286,7 +284,7 @@ def _within(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
     if options.incarnations is None and not suite.isolated:
         starts = fitting_starts(suite, arms.specs, options.budget_s)
         limited = options.fail_slower is not None or options.precision is not None
-        if limited and starts >= suite.incarnations:  # more are not needed, or come later
+        if limited and fitting_rounds(suite, arms.specs, options.budget_s) >= suite.rounds:  # more come later
             return suite
         suite = replace(suite, incarnations=starts)
     number = None if suite.isolated else suite.incarnations
@@ -321,14 +319,14 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     return Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives)
 
 
-def _check_precision(precision: float, pairs: int, floor: float) -> None:
+def _check_precision(precision: float, session: Session) -> None:
     """Refuse a precision that no number of starts reaches, or for which there is nothing to compare."""
     from scipy.special import ndtri  # slow to import, and not needed by a launch
 
     option = f"--precision {percent(precision)}"
-    if not pairs:
+    if not session.pairs:
         raise TfdistError(f"{option}: only one arm can run here, and has no ratio; add arms, or omit it")
-    least = float(ndtri(1 - ERROR / 2)) * floor
+    least = float(ndtri(1 - _error(session.pairs, bool(session.bench.suite.version_pairs)) / 2)) * session.bench.floor
     if log1p(precision) <= least:
         what = f"ratios of equal arms differ by up to {100 * least:.2g}%, however long they are measured"
         raise TfdistError(f"{option}: {what}; give at least {ceil(100 * least) + 1}%")
@@ -345,16 +343,25 @@ def half_widths(root: Path, pairs: Sequence[Pair], versions: bool) -> Mapping[st
     arms = [arm for arm in arms_of([folder]) if arm.rates]
     alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
     statistics, pairs = statistics_of(arms, [folder]), [pair for pair in pairs if alive.issuperset(pair)]
-    error = ERROR / max(len(pairs), 1) if versions else ERROR
+    error = _error(pairs, versions)
     return {arm: statistics.ratio(arm, baseline).half_width(error) for arm, baseline in pairs}
 
 
-def _more(session: Session, hooks: RunnerHooks, until: float | None) -> Session | None:
-    """The bench with one more start; None: its ratios are sure enough, or no start fits before `until`."""
+def _error(pairs: Sequence[Pair], versions: bool) -> float:
+    return ERROR / max(len(pairs), 1) if versions else ERROR
+
+
+def _more(session: Session, hooks: RunnerHooks, until: float | None, failed: Set[str]) -> Session | None:
+    """The bench with one more start; None: its ratios are sure enough, or no start fits before `until`.
+
+    Args:
+        failed: arms that are not started again.
+    """
     precision, suite = session.bench.precision, session.bench.suite
     if precision is None or suite.incarnations >= session.bench.most_starts:
         return None
-    widths = half_widths(session.root, session.pairs, bool(suite.version_pairs))
+    pairs = [pair for pair in session.pairs if failed.isdisjoint(pair)]
+    widths = half_widths(session.root, pairs, bool(suite.version_pairs))
     if not widths:
         return None
     widest = max(widths, key=widths.__getitem__)
@@ -387,9 +394,9 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
         versions = {} if version is None else {base: version for _, base in session.bench.suite.version_pairs}
         session = replace(session, arms=replace(session.arms, versions=versions))
 
-        def more() -> tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None:
+        def more(failed: Set[str]) -> tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None:
             nonlocal session
-            longer = _more(session, hooks, until)
+            longer = _more(session, hooks, until, failed)
             if longer is None:
                 return None
             session = longer

@@ -156,7 +156,8 @@ def _measure(
     stage = _stage(session, arms, after)
     blocks += stage
     ends = tuple(runs[-1].round for runs in blocks)
-    suite = replace(session.bench.suite, rounds=ends[-1], incarnations=len(ends))
+    suite = session.bench.suite
+    suite = replace(suite, rounds=ends[-1], incarnations=ends[-1] if suite.isolated else len(ends))
     plan = tuple(run for runs in blocks for run in runs)
     bench = replace(session.bench, suite=suite, plan=plan, last_rounds=ends)
     save_json(BenchPaths(session.root).bench, bench.to_json())

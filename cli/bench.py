@@ -19,7 +19,7 @@ from tfdist.bench.session import Session, prepare, run_session
 from tfdist.bench.statistics import Comparison
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
-from tfdist.cli.result_folders import Export, export_form
+from tfdist.cli.result_folders import Export, export_form, list_skipped
 from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import announce, limits, refusals, show_plan
@@ -97,7 +97,10 @@ def _judge(
     rows: list[dict[str, object]] = []
     for arm, found in versions:
         if found is None:
-            typer.echo(f"{arm}: not compared with its base: one of them was not measured", file=stream)
+            typer.echo(
+                f"{arm}: not compared with its base: one of them was not measured, or did not train under its strategy",
+                file=stream,
+            )
             continue
         slow = bound is not None and is_too_slow(found, bound)
         verdict = f"slower by more than {percent(bound or 0)}" if slow else difference(found)
@@ -127,12 +130,12 @@ def report_on(session: Session, stream: TextIO, quiet: bool) -> "Report | None":
         typer.echo("no turn was measured: no report", err=True)
         return None
     from tfdist.bench.report.write import report_bench
-    from tfdist.cli.show.report import list_unreadable, show
+    from tfdist.cli.show.report import show
 
     report, warning = report_bench(session.root, session.bench.machine)
     if warning:
         typer.echo(f"tfdist: {warning}", err=True)
-    list_unreadable(report)
+    list_skipped((), report.skipped)
     if not quiet:
         show(report, stream)
     return report
@@ -143,6 +146,8 @@ def _show_rest(session: Session, selection: HostSelection, policy: Policy, quiet
     left = session.count_left()
     if left and (interrupted or left < len(session.planned)):  # else all arms fail
         words = ["tfdist", "bench", "--resume", str(session.root), *selection.options, *timeout_words(policy)]
+        words += ["--trace"] if session.traces.folders else []
+        words += [] if session.budget_s is None else ["--budget", f"{session.budget_s:g}"]
         total = counted(len(session.planned), "turn")
         typer.echo(f"{left} of {total} left; to continue: {shlex.join(words)}", err=True)
     if quiet:  # else the report has them

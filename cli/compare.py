@@ -42,7 +42,7 @@ def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None,
     section = history_section(found)
     stream = sys.stderr if json else sys.stdout
     console = PlainConsole(stream)
-    list_skipped(empty)
+    list_skipped(empty, found.skipped)
     show_rows(console, section.tables[0].rows, ("arm", "started", "images/s", "examples/s", "verdict"))
     for text in section.answer:
         console.print(text)

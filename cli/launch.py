@@ -198,7 +198,7 @@ def launch(
 
     Your own program finds TF_CONFIG; tfdist.strategies.current() builds the strategy.
 
-    Other hosts need Python and TensorFlow, but not tfdist; 'tfdist doctor' checks them.
+    Other hosts need Python, TensorFlow and tf_keras, but not tfdist; 'tfdist doctor' checks them.
 
     Logs and records are kept in RUNS_DIR/TIME-NAME. The exit code is that of the first failed task.
     """

@@ -64,6 +64,9 @@ def logs(
         else:
             _one_task(run_dir, task, stderr, follow)(True)
         sys.stdout.flush()
+        if follow:
+            code = read_run(run_dir).exit_code
+            raise typer.Exit(ExitCode.FAILED if code is None else code)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:  # as in `tfdist logs last | head`

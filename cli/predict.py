@@ -14,7 +14,7 @@ from tfdist.bench.predict.section import REFERENCES, prediction_section
 from tfdist.bench.report.section import Page
 from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, gather
-from tfdist.cli.result_folders import check_out
+from tfdist.cli.result_folders import check_out, list_skipped
 from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.jobs.options import OUTPUT
@@ -64,6 +64,7 @@ def predict(
     )
     check_out(given["out"], [bench])
     prediction = predict_folder(bench, given["collectives"], options)
+    list_skipped((), prediction.skipped)
     section = prediction_section(prediction)
     console = PlainConsole(sys.stderr if json else sys.stdout)
     show_rows(console, section.tables[0].rows, ("arm", "devices", "images/s", "efficiency", "note"))

@@ -53,7 +53,7 @@ def report(
     """
     from tfdist.bench.report.build import make_report
     from tfdist.bench.report.write import write_page
-    from tfdist.cli.show.report import list_unreadable, show
+    from tfdist.cli.show.report import show
 
     if len(folders) == 1 and holds_collectives(folders[0]):
         if baseline:
@@ -68,8 +68,7 @@ def report(
     root = _folder_for(used, out)
     content = make_report(used, baseline)
     path = write_page(content, root)
-    list_skipped(empty)
-    list_unreadable(content)
+    list_skipped(empty, content.skipped)
     show(content, sys.stderr if json else sys.stdout)
     if open:
         open_page(path)

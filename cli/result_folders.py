@@ -10,6 +10,7 @@ from tfdist.bench.export import ExportFormat
 from tfdist.bench.reading import holds_records
 from tfdist.cli.options import option
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import plain
 
 Export = Annotated[
     ExportFormat | None,
@@ -45,7 +46,9 @@ def with_records(folders: Sequence[Path]) -> tuple[Sequence[Path], list[Path]]:
     return [folder for folder in folders if folder not in empty] or folders, empty
 
 
-def list_skipped(empty: Iterable[Path]) -> None:
-    """Name these folders on stderr."""
+def list_skipped(empty: Iterable[Path], unreadable: Iterable[str]) -> None:
+    """Name folders without records, and records that could not be read, on stderr."""
     for folder in empty:
         typer.echo(f"tfdist: skipped {folder}: no records in it", err=True)
+    for record in unreadable:
+        typer.echo(plain(f"tfdist: skipped {record}"), err=True)

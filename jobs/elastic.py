@@ -31,7 +31,6 @@ class ElasticHosts:
     """--min-workers."""
     most: int | None = None
     """--workers; None: as many as there are slots."""
-    elastic: bool = True
 
     def __post_init__(self) -> None:
         self.first = self.current.spec

@@ -101,7 +101,7 @@ class Option:
 _TYPES = field_types(TrainingSpec)
 TRAINING = (
     Option("strategy", WHAT, "{choices}. Default: auto, by --ps, --workers, the hosts and devices."),
-    Option("preset", WHAT, "Defaults of all other options: smoke, cpu or reference (the published setup). Default: reference with a GPU, else cpu.", str),
+    Option("preset", WHAT, "Defaults of all other options: smoke, cpu or reference (cats_vs_dogs). Default: reference with a GPU, else cpu.", str),
     Option("workers", SIZE, "Worker processes in all. Default: one per GPU or slot; 2 on a CPU."),
     Option("ps", SIZE, "Number of parameter servers. Default: 1; in-graph: 0."),
     Option("devices", SIZE, "GPUs or virtual CPU devices of a task. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),

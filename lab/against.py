@@ -1,6 +1,6 @@
 """Whether `tfdist bench --against` finds a slow-down of 10 % in one arm or in all, and none where there is none.
 
-python -m lab.against [--benches N] [--out DIR]    # about 5 minutes for each bench, of which there are 3 N
+python -m lab.against [--benches N] [--out DIR]    # about 8 minutes for each bench, of which there are 3 N
 
 Each bench has two arms, and both versions of a program of which only one number differs: how much it computes in a step.
 Adds lines to against.csv and against_turns.csv after each bench, and continues there; then writes against.md.

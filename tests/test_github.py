@@ -64,12 +64,13 @@ def test_a_job_has_a_time_limit_and_no_rights_but_those_it_names(name, job):
 
 def test_only_the_wheel_and_the_sdist_are_published_and_after_the_checks():
     jobs = WORKFLOWS["release"]["jobs"]
-    assert jobs["publish"]["needs"] == ["check", "build"]
+    assert jobs["publish"]["needs"] == ["check", "build", "release-check"]
     assert jobs["announce"]["needs"] == "publish"
     assert jobs["publish"]["environment"] == "pypi"
     moved = next(step["run"] for step in jobs["publish"]["steps"] if "run" in step)
     assert shlex.split(moved)[3:] == ["mv", "release/*.whl", "release/*.tar.gz", "dist/"]
-    assert ".ci/run release-check" in [step.get("run") for step in jobs["build"]["steps"]]
+    assert ".ci/run release-check" in [step.get("run") for step in jobs["release-check"]["steps"]]
+    assert ".ci/run sbom" in [step.get("run", "").partition(" #")[0] for step in jobs["build"]["steps"]]
     assert jobs["check"]["steps"] == [
         step
         if "with" not in step or "python-version" not in step["with"]

@@ -8,7 +8,6 @@ from typing import Any
 
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.environment import environment_of
-from tfdist.bench.folder import Unreadable
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.across import Change, changes, find_anchor, in_both, machine_differences, values_of, why_not
 from tfdist.bench.report.build import summarize_report
@@ -51,7 +50,8 @@ class ComparedFolders:
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     """Arms that one side measured, and why the other did not."""
-    unreadable: tuple[Unreadable, ...]
+    skipped: tuple[str, ...]
+    """Records that could not be read, with the reason."""
 
     def too_slow(self, bound: float) -> tuple[str, ...]:
         """The arms that are slower by more than `bound` for sure."""
@@ -131,7 +131,7 @@ def compare_folders(base: Path, new: Path, anchor: str | None = None, same_work:
         changes=changes(before, after, chosen, same_work),
         only_base=tuple(_only(before, after, labels[1])),
         only_new=tuple(_only(after, before, labels[0])),
-        unreadable=tuple(bad for folder in folders for bad in folder.unreadable),
+        skipped=tuple(text for folder in folders for text in folder.skipped),
     )
 
 

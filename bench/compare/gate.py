@@ -38,13 +38,14 @@ NOISY = 4
 """The most starts on a noisy machine over those on a quiet one: turns that differ by 10 %, not 3 %, need 3.7 times."""
 
 
-def gate_needs(pairs: int, bound: float, rounds: int) -> tuple[int, float]:
+def gate_needs(pairs: int, bound: float, rounds: int, floor: float = FLOOR) -> tuple[int, float]:
     """What a gate at `bound` needs to find a slow-down of twice as much in 9 of 10 benches.
 
     Args:
         pairs: comparisons of a new version with its base.
         bound: a share above 0.
         rounds: of each start.
+        floor: standard deviation of ratios of equal arms on this machine.
 
     Returns:
         The number of starts on a quiet machine, above LONGEST if so many are too few; and half of each ratio's interval
@@ -57,7 +58,7 @@ def gate_needs(pairs: int, bound: float, rounds: int) -> tuple[int, float]:
     variance = 2 * (ASSUMED_SD**2 + _TURN_SD**2 / rounds + _BAD)
     for starts in range(FEWEST_SURE, LONGEST + 2):
         error, level = math.sqrt(variance / starts), 1 - ERROR / pairs / 2
-        half = math.hypot(float(stdtrit(starts - 1, level)) * error, float(ndtri(level)) * FLOOR)
+        half = math.hypot(float(stdtrit(starts - 1, level)) * error, float(ndtri(level)) * floor)
         if half + float(ndtri(_FOUND)) * error <= needed:
             break
     return starts, math.expm1(half)

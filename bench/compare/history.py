@@ -51,6 +51,8 @@ class BenchHistory:
 
     benches: tuple[BenchLabel, ...]
     points: tuple[BenchPoint, ...]
+    skipped: tuple[str, ...]
+    """Records that could not be read, with the reason."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -94,7 +96,8 @@ def read_history(roots: Sequence[Path], patterns: Sequence[str] = ()) -> BenchHi
             if patterns
             else f"nothing was measured in {', '.join(map(str, roots))}: give folders of benches"
         )
-    return BenchHistory(tuple(bench for bench, _ in benches), tuple(_points(benches, wanted)))
+    skipped = tuple(text for folder in folders for text in folder.skipped)
+    return BenchHistory(tuple(bench for bench, _ in benches), tuple(_points(benches, wanted)), skipped)
 
 
 def _labelled(folder: ResultFolder) -> BenchLabel:

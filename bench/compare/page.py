@@ -70,8 +70,7 @@ def one_sided(compared: ComparedFolders) -> Iterator[str]:
     for label, arms in ((compared.base, compared.only_base), (compared.new, compared.only_new)):
         if arms:
             yield f"only in {label}: {', '.join(arms)}"
-    for bad in compared.unreadable:
-        yield f"skipped {bad.file}: {bad.reason}"
+    yield from (f"skipped {text}" for text in compared.skipped)
 
 
 def write_comparison(compared: ComparedFolders, bound: float | None, out: Path) -> Path:

@@ -203,6 +203,8 @@ class Prediction:
     curves: tuple[ScalingCurve, ...]
     options: PredictionOptions
     commands: tuple[str, ...]
+    skipped: tuple[str, ...]
+    """Records that could not be read, with the reason."""
 
     @property
     def fits(self) -> tuple[tuple[RingFit, int], ...]:
@@ -236,7 +238,8 @@ def predict(bench: Path, collectives: Path | None, options: PredictionOptions) -
         )
     commands = [folder.bench.command] if folder.bench else []
     commands += [sweep.header.command] if sweep else []
-    return Prediction(folder.label, tuple(_curves(chosen, rows, sweep, options)), options, tuple(commands))
+    curves = tuple(_curves(chosen, rows, sweep, options))
+    return Prediction(folder.label, curves, options, tuple(commands), folder.skipped)
 
 
 def _curves(

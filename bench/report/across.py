@@ -1,7 +1,7 @@
 """The same arm in two folders: whether it did the same work, what differs, and how much faster it became. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tfdist.bench.references import NO_EFFECT, OPTIONS
@@ -131,7 +131,8 @@ def _alone(rows: Sequence[ArmRow]) -> Statistics:
     """The statistics of one folder, by the names of its arms, with the rules of the report."""
     rules = rows[0].statistics
     least = {row.arm: rules.least.get(row.label, 0.0) for row in rows}
-    return Statistics({row.arm: row.rates for row in rows}, rules.floor, least, error=rules.error)
+    together = {row.arm: {replace(block, folder=""): rate for block, rate in row.rates.items()} for row in rows}
+    return Statistics(together, rules.floor, least, error=rules.error)
 
 
 def why_not(base: ArmRow, new: ArmRow, same_work: bool = False) -> str:

@@ -69,7 +69,8 @@ def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
 def _of_version(row: ArmRow) -> str:
     found = row.over_base
     if found is None:
-        return f"{row.arm} is not compared with its base: {row.reason or 'that was not measured'}."
+        why = row.reason or "that was not measured, or did not train under its strategy"
+        return f"{row.arm} is not compared with its base: {why}."
     return f"{row.arm} is {found.ratio:.3f} times its base{between(found.interval, '.3f')}: {difference(found)}."
 
 
@@ -253,6 +254,11 @@ class Report(Page):
     notes: tuple[str, ...]
     """Sentences below the table."""
 
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Records that could not be read, with the reason."""
+        return tuple(text for folder in self.folders for text in folder.skipped)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         return {
@@ -324,11 +330,10 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     sweeps = {label: read_collectives(path) for label, path in paths if holds_collectives(path)}
     measured = ReportData(folders, without_refused(rows), notes, sweeps)
     environment = environment_of(records)
-    unreadable = (f"{folder.label}/{bad.file}: {bad.reason}" for folder in folders for bad in folder.unreadable)
     listings = {
         "Arms that did not complete, or not as they should": list(_failures(rows)),
         "Repeated turns": list(_replaced(folders)),
-        "Unreadable records": list(unreadable),
+        "Unreadable records": [text for folder in folders for text in folder.skipped],
     }
     title = f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
     return Report(

@@ -151,7 +151,8 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
         return good, ""
     labels, turns = [row.label for row in rows], [record for row in rows for record in row.measured]
     disturbed = sum(bool(disturbances_of(record)) for record in turns) / len(turns)
-    rounds, starts = max(row.rounds for row in rows), max(len(row.starts) for row in rows)
+    rounds = max(row.rounds for row in rows)
+    starts = min(len(row.starts) for row in rows if row.rounds == rounds)  # a baseline starts in each group
     found = [
         (useless if rounds < FEWEST_ROUNDS else good, f"{counted(rounds, 'round')} of each arm"),
         (noisy if starts < FEWEST_STARTS else good, f"{counted(starts, 'start')} of each arm"),

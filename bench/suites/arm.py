@@ -243,6 +243,8 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, sourc
     if not isinstance(name, str) or not name.strip():
         raise TfdistError(f'{source}, arm number {number}, has no name: add name = "..."')
     check_name(f"{source} has an arm", name)
+    if not name.isprintable():
+        raise TfdistError(f"{source} has an arm {name!r}: has a character that cannot be shown; use plain spaces")
     if len(name) > LONGEST_NAME:
         raise TfdistError(f"{source}, arm {name[:40]!r}...: use a name of at most {LONGEST_NAME} characters")
     source = f"{source}, arm {name!r},"

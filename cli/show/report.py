@@ -2,13 +2,11 @@
 
 from typing import TextIO
 
-import typer
-
 from tfdist.bench.report.build import Report
 from tfdist.bench.report.columns import NARROW, NARROWEST, SHORT, columns_for, values_of, without_refused
 from tfdist.bench.report.summary import REFUTED, WRONG
 from tfdist.cli.show.rows import PlainConsole, show_rows
-from tfdist.launch.text import plain, shortened
+from tfdist.launch.text import shortened
 
 ANSWERED = ("convergence", "batch", "lost-time")
 """Sections whose answer is shown on the console, too: a user has asked for it, with a suite or an option."""
@@ -39,10 +37,3 @@ def show(report: Report, stream: TextIO) -> None:
         console.print(f"{text} ({arms})", style="red")
     for warning in report.warnings:
         console.print(f"warning: {warning.text} {warning.advice}", style="yellow")
-
-
-def list_unreadable(report: Report) -> None:
-    """List skipped files on stderr, with the reason."""
-    for folder in report.folders:
-        for bad in folder.unreadable:
-            typer.echo(plain(f"tfdist: skipped {folder.label}/{bad.file}: {bad.reason}"), err=True)

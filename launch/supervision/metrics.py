@@ -45,7 +45,7 @@ def metrics_options(address: str | None, file: Path | None) -> MetricsOptions:
     """The values of `--metrics` and `--metrics-file`.
 
     Raises:
-        TfdistError: another notation, a folder that does not exist, or the library is missing.
+        TfdistError: a wrong notation, folder or suffix, or the library is missing.
     """
     found = None
     if address is not None:
@@ -57,6 +57,8 @@ def metrics_options(address: str | None, file: Path | None) -> MetricsOptions:
         found = host.strip("[]") or LOOPBACK, int(port)
     if file is not None and not file.absolute().parent.is_dir():
         raise TfdistError(f"--metrics-file {file}: there is no folder {file.parent}; create it")
+    if file is not None and file.suffix != ".prom":
+        raise TfdistError(f"--metrics-file {file}: the textfile collector reads only files that end in .prom")
     options = MetricsOptions(found, file)
     if options.wanted:
         _library()

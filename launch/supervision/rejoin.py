@@ -33,10 +33,6 @@ class NextPlan:
 class HostChoice(Protocol):
     """Decides which hosts a job may use, and plans it again on those that answer."""
 
-    @property
-    def elastic(self) -> bool:
-        """The number of workers may change, so hosts that were lost, or are new, are connected while the job runs."""
-
     def wanted(self) -> Sequence[Host]:
         """The hosts that the job may use now. Called in a thread.
 
@@ -62,7 +58,6 @@ class SameHosts:
     """All hosts of the job are needed."""
 
     hosts: tuple[Host, ...]
-    elastic: bool = False
 
     def wanted(self) -> Sequence[Host]:
         """The hosts of the job."""

@@ -59,7 +59,7 @@ def launch(
     Raises:
         TfdistError: an agent could not be started or the preflight failed; no task was started.
     """
-    policy, hosts = policy or Policy(), hosts or SameHosts(job.hosts)
+    policy, elastic, hosts = policy or Policy(), hosts is not None, hosts or SameHosts(job.hosts)
     allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(job.hosts) + LOGS_PER_TASK * len(job.plans))
     with ExitStack() as stack:
         if fleet is None:
@@ -71,7 +71,7 @@ def launch(
         started = time.monotonic()
         timeout_at = None if policy.timeout_s is None else started + policy.timeout_s
         with serve(writer.run_dir, fleet.inbox, run.running), closing(rejoin):
-            if hosts.elastic:
+            if elastic:  # hosts that were lost, or are new, are connected while the job runs
                 rejoin.start()
             outcome = run.to_the_end(job, timeout_at)
         for channel in fleet.channels.values():

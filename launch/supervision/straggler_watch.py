@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import Message
-from tfdist.launch.agents.messages import Event, Inspected, Reply
+from tfdist.launch.agents.messages import Event, Inspected, Listening, Reply, Started
 from tfdist.launch.console.job_state import state_of
 from tfdist.launch.diagnosis.straggler import Straggler, StragglerReport, cause, gpus_of, rates_between, report_of
 from tfdist.launch.supervision.task_group import TaskGroup
@@ -53,6 +53,8 @@ class StragglerWatch:
     def note(self, message: Message, now: float) -> None:
         """Take note of a message about a present attempt."""
         match message:
+            case Started() | Listening():  # again: a worker that starts makes no updates, and is not slow
+                self.steps = state_of(self.tasks.job).steps
             case Event(task, event={"event": "step"} as event):
                 self.steps.note(task, event, now)
                 reasons = (gpu.get("throttle") for gpu in gpus_of(event))

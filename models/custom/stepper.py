@@ -82,7 +82,6 @@ class AsyncWindows:
     def windows(self, sizes: Iterable[int], log: WindowLog, before: int = 0, after: int = 0) -> Stepping:
         """`SyncWindows.windows`."""
         scheduled = 0
-        self.edges.clear()  # of a loop that the program has left
         if not before:
             log.open()
         for steps, counted in chain([(before, 0)], ((size, size) for size in sizes), [(after, None)]):
@@ -134,7 +133,7 @@ MOST_INPUTS = 1000
 class Stepper:
     """Call `start` before the first step of a loop and `done` after each step; both say whether to train another one.
 
-    In turns, the second of two loops continues where the first one was.
+    The second of two loops continues where the first one was, in its window too.
     """
 
     def __init__(self, part: JobPart, loop: SyncWindows | AsyncWindows, log: WindowLog) -> None:
@@ -171,7 +170,7 @@ class Stepper:
 
     def start(self) -> bool:
         """Start a loop."""
-        if self._stepping is None or not events.in_turns():
+        if self._stepping is None:
             self._stepping = self._turns() if events.in_turns() else self.loop.windows(self._displayed(), self.log)
             next(self._stepping)
         return self._more

@@ -54,7 +54,8 @@ def _batches(
         stepper.log.resume()
         asked_at = time.perf_counter()
         batch: Any = next(batches, _END)
-        stepper.note_input(time.perf_counter() - asked_at)
+        if not getattr(batches, "_enable_get_next_as_optional", False):  # else it waits for the other workers' batches
+            stepper.note_input(time.perf_counter() - asked_at)
         if batch is _END:
             stepper.end_epoch()
             if not stepper.unfinished:

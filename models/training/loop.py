@@ -122,7 +122,7 @@ class SyncLoop:
 
     def windows(self, sizes: Sequence[int], log: WindowLog, before: int = 0, after: int = 0) -> None:
         """Train windows, as `pace.Loop`."""
-        if self.times is not None and not log.quiet:
+        if self.times is not None and not log.quiet and self.job.workers > 1:
             log.more = self.times.since
         train_windows(self._run, self.job.task_batch, sizes, log, before, after)
         if self.times is not None and log.quiet:

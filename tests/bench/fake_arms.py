@@ -44,6 +44,8 @@ class FakeArm:
     stubborn: bool = False
     ctrl_c: int = 0
     """At this release, Ctrl-C is pressed and nothing is answered."""
+    stopped: int = 0
+    """At this release, 'tfdist stop' ends its processes."""
     busy: Sequence[int] = ()
     step_s: float = 0.1
     noise: float = 0.0
@@ -70,6 +72,8 @@ class FakeArm:
         self.box.log.append(("end" if not turn.windows else "turn", self.start.arm))
         if not turn.windows and not self.stubborn:
             self.finish(RecordStatus.OK)
+        elif turn.windows and self.releases == self.stopped:
+            self.finish(RecordStatus.INTERRUPTED, "stopped by 'tfdist stop'")
         elif turn.windows and self.releases > self.ends:
             self.finish(RecordStatus.FAILED, "worker-0 exited with code 1: boom")
         elif turn.windows:

@@ -10,6 +10,7 @@ import pytest
 from tests.bench.fake_arms import FakeArms
 from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base, pinned
 from tfdist.bench.arm_process import ArmStart, _plan
+from tfdist.bench.compare.folders import compare_folders
 from tfdist.bench.compare.gate import NOISY, gate_needs
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
@@ -162,6 +163,55 @@ def test_a_gate_has_the_starts_that_it_needs_and_says_their_number(options: Benc
     assert (long.bench.suite, long.bench.precision) == (suite.bench.suite, precision)
     short = prepare(replace(options, suite="cpu", fail_slower=0.05, budget_s=120.0), MACHINES)
     assert short.bench.suite.incarnations < needed
+    fewer = prepare(replace(options, suite="cpu", fail_slower=0.05, budget_s=0.8 * suite.estimate_s), MACHINES)
+    assert fewer.bench.suite.incarnations == needed
+    assert needed <= fewer.bench.suite.rounds < 3 * needed
+    assert f"--fail-slower 5%: {needed} starts of each arm, but at least" in fewer.notes[-2]
+
+
+def test_a_gate_on_a_machine_whose_equal_arms_differ_more_needs_more_starts(
+    options: BenchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfdist.bench.session.floor_on", lambda machine: 0.015)
+    gate = replace(options, suite="cpu", fail_slower=0.05)
+    assert (
+        prepare(gate, MACHINES).bench.suite.incarnations == gate_needs(1, 0.05, 3, 0.015)[0] > gate_needs(1, 0.05, 3)[0]
+    )
+    monkeypatch.setattr("tfdist.bench.session.floor_on", lambda machine: 0.03)
+    with pytest.raises(TfdistError, match="100 starts would be too few to find a slow-down of 10%"):
+        prepare(gate, MACHINES)
+
+
+def test_a_precision_that_several_versions_cannot_reach_is_refused(options: BenchOptions) -> None:
+    both = replace(options, suite="cpu", patterns=("one-device", "mirrored/auto"))
+    assert prepare(replace(both, patterns=("one-device",), precision=0.022), MACHINES).bench.precision == 0.022
+    with pytest.raises(TfdistError, match=r"^--precision 2\.2%: ratios of equal arms differ by up to 2\.2%"):
+        prepare(replace(both, precision=0.022), MACHINES)
+
+
+def test_a_baseline_of_versions_is_refused(options: BenchOptions) -> None:
+    with pytest.raises(
+        TfdistError, match=r"^--baseline mirrored/auto: with --against each arm is compared with itself"
+    ):
+        prepare(replace(options, suite="cpu", baseline="mirrored/auto"), MACHINES)
+
+
+def test_two_benches_of_versions_can_be_compared(options: BenchOptions) -> None:
+    patterns = ("one-device", "mirrored/auto")
+    noise: dict[str, object] = {"noise": 0.005}
+    for name, seconds in (("one", 0.1), ("two", 0.125)):
+        session = prepare(replace(options, suite="cpu", patterns=patterns, out=options.out / name), MACHINES)  # type: ignore[operator]
+        arms = {arm: noise for pair in session.bench.suite.version_pairs for arm in pair}
+        behaviour = {**arms, "mirrored/auto": {**noise, "step_s": seconds}}
+        run_session(session, RunnerHooks(Progress(), FakeArms(behaviour=behaviour)))
+    assert options.out is not None
+    found = compare_folders(options.out / "one", options.out / "two")
+    assert {change.arm: str(change.comparison and change.comparison.verdict) for change in found.changes} == {
+        "one-device": "cannot tell",
+        "one-device (base)": "cannot tell",
+        "mirrored/auto": "slower",
+        "mirrored/auto (base)": "cannot tell",
+    }
 
 
 def test_a_resumed_bench_keeps_its_gate(options: BenchOptions) -> None:

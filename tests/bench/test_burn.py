@@ -1,6 +1,7 @@
 import os
 import signal
 from itertools import combinations
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,7 @@ from tfdist.bench.burn import BurnResult, burn, rows_of
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine
-from tfdist.models.record import Record, RecordStatus
+from tfdist.models.record import Record, RecordStatus, Window
 
 H1, H2, H3 = (Host(name) for name in ("h1", "h2", "h3"))
 
@@ -47,13 +48,25 @@ def test_a_link_is_not_blamed_for_a_host_that_computes_slowly():
 
 
 def test_gpus_that_are_slowed_down_are_named():
-    (first, second) = rows_of(BurnResult({H1: 100.0, H2: 100.0}, {H2: "heat (hardware)"}))
+    (first, second) = rows_of(BurnResult({H1: 100.0, H2: 100.0}, throttled={H2: "heat (hardware)"}))
     assert (first.verdict, second.text) == ("ok", "100 images/s; GPUs slowed down: heat (hardware)")
 
 
 def test_what_failed_is_a_row():
     (row,) = rows_of(BurnResult(failed={"h1 and h2": "worker-1 failed"}))
     assert (row.host, row.verdict, row.text) == ("h1 and h2", "failed", "worker-1 failed")
+
+
+def test_hosts_with_more_gpus_are_compared_by_one_gpu(monkeypatch):
+    def measured(spec, machines, *_):
+        windows = (Window(steps=1, examples=100, elapsed_s=1.0, loss=0.1),)
+        return SimpleNamespace(windows={f"worker-{number}": windows for number in range(spec.workers)})
+
+    monkeypatch.setattr("tfdist.bench.burn._measured", measured)
+    monkeypatch.setattr("tfdist.bench.burn._exchange", lambda *_: 0.4)
+    machines = {host: Machine(tuple(range(8)), ("A100",) * gpus, slots=gpus) for host, gpus in ((H1, 1), (H2, 4))}
+    rows = [row for row in rows_of(burn(machines, 1.0, lambda _: None)) if row.check == "compute"]
+    assert [(row.verdict, row.text) for row in rows] == [("ok", "100 images/s per GPU")] * 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

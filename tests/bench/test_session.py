@@ -316,6 +316,16 @@ def test_no_start_is_added_after_the_budget_or_for_arms_that_failed(options: Ben
     assert fakes.happened("start").count("one/../device") == 4
 
 
+def test_no_start_is_added_for_an_arm_that_was_stopped(options: BenchOptions) -> None:
+    session = prepare(replace(options, precision=0.03, rounds=4), MACHINES)
+    fakes = FakeArms(behaviour={"one/../device": {"noise": 0.5}, "it's; odd": {"noise": 0.5, "stopped": 2}})
+    run_session(replace(session, bench=replace(session.bench, precision=0.03)), hooks(fakes))
+    assert fakes.happened("start").count("one/../device") == session.bench.suite.incarnations
+    bench = read_bench(session.root)
+    assert bench is not None
+    assert bench.suite.incarnations == session.bench.suite.incarnations
+
+
 def test_an_arm_that_failed_is_not_started_again_with_the_starts_that_are_added(
     options: BenchOptions, tmp_path: Path
 ) -> None:

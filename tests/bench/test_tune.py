@@ -15,6 +15,7 @@ from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare
+from tfdist.bench.suites.suite import adjust
 from tfdist.bench.tune import faster_half, launch_words, search_arms, search_s, stages, tune
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine, local_machines
@@ -99,6 +100,23 @@ def test_each_stage_keeps_the_faster_half_and_the_default(session: Session) -> N
     assert bench.suite.rounds == 3 + 3 + 12
     assert bench.ends == (3, 6, 9, 12, 15, 18)
     assert [run.round for run in bench.plan] == sorted(run.round for run in bench.plan)
+
+
+def test_a_search_in_an_isolated_suite_can_be_read_again(session: Session) -> None:
+    bench = replace(session.bench, suite=adjust(session.bench.suite, {"isolated": True}))
+    search(replace(session, bench=bench), fakes(c={"step_s": 0.08}))
+    found = read_bench(session.root)
+    assert found is not None
+    assert found.suite.isolated
+
+
+def test_a_suite_that_compares_versions_is_searched_without_them(tmp_path: Path) -> None:
+    path = tmp_path / "versions.toml"
+    names = ("auto", "hierarchical-copy")
+    arms = [f'{{ name = "{name}", strategy = "mirrored", cross_device = "{name}" }}' for name in names]
+    path.write_text(f'against = "."\ncommand = ["true"]\narms = [{", ".join(arms)}]')
+    session = prepare(BenchOptions(suite=str(path), out=tmp_path / "out", strategy="mirrored"), MACHINES)
+    assert session.bench.suite.version_pairs == ()
 
 
 def test_equal_candidates_have_no_measurable_gain(session: Session) -> None:

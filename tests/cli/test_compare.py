@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.bench.dashboards import load_bencher, load_github
 from tfdist.bench.compare.folders import compare_folders
 from tfdist.cli.command import run
 from tfdist.cli.compare import show
+from tfdist.launch.json_files import append_line
 from tfdist.launch.text import plain
 
 Printed = pytest.CaptureFixture[str]
@@ -38,6 +40,12 @@ def test_a_slower_arm_fails_the_gate(base: Path, slow: Path, capsys: Printed) ->
     assert "slower than the bound" in next(line for line in lines[at:] if line.startswith("multiworker/ring "))
     assert printed.err == ""
     assert run(["compare", str(base), str(slow), "--fail-slower", "30%"]) == 0
+
+
+def test_a_record_that_cannot_be_read_is_named_with_its_folder(base: Path, slow: Path, capsys: Printed) -> None:
+    append_line(slow / "records.jsonl", '{"arm": "cut o')
+    assert run(["compare", str(base), str(slow)]) == 0
+    assert re.search(r"^skipped new/records\.jsonl, line \d+: truncated", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_differences_of_environment_come_first(base: Path, tmp_path: Path, capsys: Printed) -> None:

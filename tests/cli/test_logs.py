@@ -73,6 +73,14 @@ def test_following_a_run_that_has_ended_prints_it_and_ends(task, capfd):
     assert "out of worker-0" in printed(capfd, "last", *task, "--follow")
 
 
+@pytest.mark.parametrize("task", [[], ["worker-0"]])
+def test_following_ends_with_the_exit_code_of_the_run(task, capfd):
+    command = ["--name", "failed", "--strategy", "one-device", "--", "sh", "-c", "echo up; exit 7"]
+    assert run(["launch", *command]) == 7
+    assert run(["logs", "failed", *task, "--follow"]) == 7
+    assert "up\n" in capfd.readouterr().out
+
+
 def test_an_unknown_run_or_task_is_refused(capfd):
     for arguments, message in [
         (["last", "worker-2"], "TASK worker-2: did you mean worker-1? Choose from worker-0, worker-1\n"),

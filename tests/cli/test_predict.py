@@ -1,6 +1,7 @@
 """`tfdist predict` as it is typed."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.bench.predict.sweeps import RING, save_sweep, sweep
 from tests.bench.predict.test_prediction import BYTES, save_bench
 from tfdist.cli.command import run
+from tfdist.launch.json_files import append_line
 
 Printed = pytest.CaptureFixture[str]
 
@@ -36,6 +38,12 @@ def test_points_answers_and_a_report(words: list[str], tmp_path: Path, capsys: P
     assert {"report.html", "report.md", "prediction.csv", "prediction-images-per-s.png"} <= {
         p.name for p in out.iterdir()
     }
+
+
+def test_a_record_that_cannot_be_read_is_named(words: list[str], capsys: Printed) -> None:
+    append_line(Path(words[1]) / "records.jsonl", '{"arm": "cut o')
+    assert run(words) == 0
+    assert re.search(r"^tfdist: skipped it's; new/records\.jsonl, line \d+: truncated", capsys.readouterr().err)
 
 
 def test_json_is_the_last_line_of_stdout(words: list[str], capsys: Printed) -> None:

@@ -14,7 +14,8 @@ import pytest
 from tests.bench.conftest import save_record
 from tfdist.bench.report.build import make_report
 from tfdist.cli.command import run
-from tfdist.cli.show.report import list_unreadable, show
+from tfdist.cli.result_folders import list_skipped
+from tfdist.cli.show.report import show
 from tfdist.launch.json_files import append_line
 from tfdist.launch.text import has_controls
 from tfdist.models.record import RankRecord, Record, Window
@@ -203,5 +204,5 @@ def test_texts_of_records_are_shown_as_they_are_without_controls(
     assert not has_controls(shown)
     assert "[red]a[/red]:smile:" in shown
     assert "failed: [link=x]b[/link] (other[red]a[/red]:smile:)" in shown
-    list_unreadable(report)
+    list_skipped((), report.skipped)
     assert not has_controls(capsys.readouterr().err)

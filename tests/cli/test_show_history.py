@@ -1,12 +1,14 @@
 """`tfdist compare` with more than two folders, as it is typed."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.bench.compare.benches import save_bench
 from tfdist.cli.command import run
+from tfdist.launch.json_files import append_line
 
 
 @pytest.fixture
@@ -22,10 +24,12 @@ def test_files_and_folders_without_records_are_skipped(
 ) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("what the columns mean")
+    append_line(tmp_path / "b" / "records.jsonl", '{"arm": "cut o')
     assert run(["compare", str(readme), *results, "--arm", "mirrored/*"]) == 0
     printed = capsys.readouterr()
     assert "README.md: no records in it" in printed.err
     assert "calibration: no records in it" in printed.err
+    assert re.search(r"^tfdist: skipped b/records\.jsonl, line \d+: truncated", printed.err, re.MULTILINE)
     assert len(printed.out.splitlines()) == 4
     assert "mirrored/auto became slower in b" in printed.out
 

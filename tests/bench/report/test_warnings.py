@@ -70,6 +70,8 @@ def test_trust_follows_from_two_equal_arms() -> None:
 
 def test_trust_needs_rounds_starts_and_quiet_turns() -> None:
     assert trust([record("a"), record("b")])[1].startswith("Do not use: 1 round of each arm; 1 start of each arm;")
+    groups = [*four("a"), *(replace(each, incarnation=1 + (each.round - 1) // 2) for each in four("b"))]
+    assert trust(groups)[1].startswith("Noisy: 2 starts of each arm")  # a baseline starts in each group
     one_start = [replace(each, incarnation=1) for name in "ab" for each in four(name)]
     assert trust(one_start)[1].startswith("Noisy: 1 start of each arm;")
     busy = [replace(each, arm=name) for name in "ab" for each in in_turns("one", others=0.2)]

@@ -88,6 +88,7 @@ def test_matrix_arms_come_before_explicit_ones_and_take_the_defaults() -> None:
         ("", "makes 0 arms"),
         (f"seed = {list(range(MOST_ARMS + 1))}", f"makes {MOST_ARMS + 1} arms: give lists that make 1 to {MOST_ARMS}"),
         ("batch_size = [16]", "no strategy"),
+        ('strategy = [{ strategy = "mirrored", name = "a\u00a0b" }]', "a character that cannot be shown"),
         ('strategy = ["mirored"]', "did you mean mirrored?"),
         ('strategy = ["mirrored", "mirrored"]', "two arms called 'mirrored'"),
         ('strategy = [{ name = "x", devices = 2 }]', "a table in strategy that sets no strategy"),

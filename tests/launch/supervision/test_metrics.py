@@ -107,6 +107,11 @@ def test_wrong_addresses(text):
         metrics_options(text, None)
 
 
+def test_a_file_that_the_collector_would_not_read(tmp_path):
+    with pytest.raises(TfdistError, match=r"x\.txt: the textfile collector reads only files that end in \.prom"):
+        metrics_options(None, tmp_path / "x.txt")
+
+
 def test_a_folder_that_does_not_exist():
     with pytest.raises(TfdistError, match="there is no folder"):
         metrics_options(None, Path("/no/such/x.prom"))

@@ -54,7 +54,6 @@ class Elastic:
     hosts: list
     least: int
     folder: str
-    elastic: bool = True
 
     def wanted(self):
         return self.hosts

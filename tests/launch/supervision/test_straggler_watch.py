@@ -4,7 +4,7 @@ import pytest
 
 from tests.launch.supervisors import supervisor_of
 from tfdist.launch.agents.inbox import Note
-from tfdist.launch.agents.messages import Event, Inspect, Inspected
+from tfdist.launch.agents.messages import Event, Inspect, Inspected, Listening
 from tfdist.launch.supervision.straggler_watch import JUDGE_S, LINE_S, NO_EVIDENCE_S
 
 QUIET = {"cores": 1.0, "clock_share": 1.0, "disk_free_share": 0.5}
@@ -96,6 +96,21 @@ def test_a_host_that_does_not_answer_is_named_all_the_same():
     training.train(30 + NO_EVIDENCE_S + JUDGE_S, SLOW, answers=False)
     assert len(training.texts()) == 1
     assert training.texts()[0].endswith("it computes for 90 ms, the others for 50 ms")
+
+
+def test_an_asynchronous_worker_that_starts_again_is_not_slow():
+    supervisor, _ = supervisor_of({"chief": 1, "ps": 1, "worker": 3})
+    watch, lines = supervisor.stragglers, []
+    supervisor.tasks.announce = lines.append
+    watch.start(0.0)
+    for now in range(1, 121):
+        if now == 65:
+            watch.note(Listening("worker-1", 65.0), 65.0)
+        updates = [10, 0 if 50 <= now < 65 else 10, 10]
+        event = {"event": "step", "step": 30 * now, "updates": updates, "staleness": [2.0] * 3}
+        watch.note(Event("chief-0", float(now), event), float(now))
+        supervisor.deadlines.run_due(float(now))
+    assert lines == []
 
 
 def test_a_single_worker_is_not_watched():

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 
 import pytest
 
@@ -85,6 +85,40 @@ def test_a_program_that_continues_reports_the_steps_of_the_whole_training(launch
     steps = [event["step"] for event in events() if event["event"] == "step"]
     assert steps[0] == 101
     assert steps == sorted(set(steps))
+
+
+def test_short_loops_share_a_window(launched, monkeypatch, clock):
+    monkeypatch.setattr("tfdist.models.custom.stepper.Stepper._displayed", lambda self: repeat(4))
+    events = launched(None)
+    for _ in range(4):
+        for _ in tfdist.measure.steps(range(3), examples=8):
+            clock.now += 2.0
+        clock.now += 60.0  # validation
+    steps = [event for event in events() if event["event"] == "step"]
+    assert [(event["step"], event["images_per_s"]) for event in steps] == [(4, 4.0), (8, 4.0), (12, 4.0)]
+
+
+def test_waiting_for_the_batches_of_the_others_is_no_input(launched, monkeypatch):
+    monkeypatch.setattr("tfdist.models.custom.stepper.REPORT_S", 0.0)
+    config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
+
+    class Distributed:  # as an iterator of MultiWorkerMirroredStrategy over data that can end
+        _enable_get_next_as_optional = True
+
+        def __init__(self):
+            self.left = iter(range(5))
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return next(self.left)
+
+    events = launched(None, TF_CONFIG=json.dumps(config))
+    assert len(list(tfdist.measure.steps(Distributed(), examples=16))) == 5
+    steps = [event for event in events() if event["event"] == "step"]
+    assert len(steps) == 5
+    assert all("input_ms" not in event for event in steps)
 
 
 def test_a_worker_reports_how_long_it_waited_for_its_batches(launched):
