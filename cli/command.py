@@ -205,6 +205,8 @@ def given_words(ctx: typer.Context, without: Collection[str], fix: str) -> list[
             continue
         if name == "env":
             value = [text.partition("=")[0] if text in secrets(ctx) else text for text in value]
+        if value is False and not param.secondary_opts:  # of a file or variable; there is no --no-NAME
+            continue
         if name == "set" or source.name != "DEFAULT":
             words += option_words(name, value)
     command = ctx.params.get("command")

@@ -41,6 +41,8 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
     The model maps images to logits. A Keras file is loaded by Keras 3, whatever Keras trained it. If the last
     checkpoint is damaged, the one before it is written, with a warning.
     """
+    if "://" in target:
+        raise TfdistError(f"TARGET {target}: must be a local path; export there, then copy it")
     if os.path.lexists(target):
         raise TfdistError(f"TARGET {target}: exists already; choose another name")
     source = find_source(run, runs_dir, f"RUN {run}")

@@ -1,6 +1,7 @@
 """`tfdist sbatch`: the batch script of a Slurm job that runs another command of tfdist."""
 
 import math
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,12 +20,14 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import assign_slots
 from tfdist.launch.policy import Policy
 from tfdist.launch.text import check_name, is_utf8
+from tfdist.strategies.options import variable_of
 
 SLURM = "Slurm"
 SAVE_S = 180
 """Seconds before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
 (https://slurm.schedmd.com/sbatch.html#OPT_signal)."""
 EARLY_S = 60
+_QUOTES = "\"'"
 # Options of sbatch that the script has from an option of tfdist with the same name.
 _OURS = ("nodes", "exclusive", "gpus-per-node", "requeue", "partition", "time")
 
@@ -61,8 +64,13 @@ class SlurmJob:
         lines += [f"gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
         lines += ["requeue", "open-mode=append"] if requeue else []
         lines += [f"signal=B:USR2@{signal_s}"] if signal_s is not None else []
-        options = "".join(f"#SBATCH --{line}\n" for line in (*lines, *self.options))
-        return f"#!/bin/bash\n{options}exec {shlex.join(command)}\n"
+        for key, equals, value in (each.partition("=") for each in self.options):
+            lines.append(f"{key}{equals}{shlex.quote(value) if ' ' in value and value[0] not in _QUOTES else value}")
+        options = "".join(f"#SBATCH --{line}\n" for line in lines)
+        # Slurm gives the job our environment, in which these are for other commands.
+        others = [name for name in map(variable_of, (*HOST_NAMES, *WITHOUT_EFFECT)) if name in os.environ]
+        unset = f"unset {' '.join(others)}\n" if others else ""
+        return f"#!/bin/bash\n{options}{unset}exec {shlex.join(command)}\n"
 
     def select(self, ctx: typer.Context, values: Mapping[str, Any]) -> HostSelection:
         """Nodes of any name: which ones Slurm allocates, it decides later.

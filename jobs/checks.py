@@ -155,14 +155,17 @@ def check_combinations(spec: TrainingSpec) -> None:
     check_straggler(spec)
     check_step_times(spec)
     # with keras 3.15.1, `steps_per_execution` fails under MirroredStrategy
-    if spec.keras is Keras.THREE and spec.api is Api.FIT and spec.steps_per_call > 1 and spec.replicas > 1:
+    if spec.keras is Keras.THREE and spec.api is Api.FIT and spec.steps_per_call > 1 and exchange_checks.several(spec):
         raise TfdistError(
             f"{keras} --api {spec.api} --steps-per-call {spec.steps_per_call}: Keras 3's fit fails with several steps "
             "in a call of several replicas; use --api loop or --keras 2"
         )
     exchange_checks.check_replicas(spec)
-    merging = (StrategyName.MIRRORED, StrategyName.MULTI_WORKER, StrategyName.CENTRAL_STORAGE)
-    if spec.xla and spec.api is Api.FIT and spec.strategy in merging:
+    if spec.xla and spec.strategy in (StrategyName.CENTRAL_STORAGE, StrategyName.PARAMETER_SERVER):
+        raise TfdistError(
+            f"--xla --strategy {spec.strategy}: XLA compiles no step whose variables are elsewhere; omit --xla"
+        )
+    if spec.xla and spec.api is Api.FIT and spec.strategy in (StrategyName.MIRRORED, StrategyName.MULTI_WORKER):
         raise TfdistError(
             f"--xla --api fit --strategy {spec.strategy}: fit compiles the exchange of gradients, too, which XLA "
             "cannot; use --api loop"
@@ -195,10 +198,12 @@ def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:
 def check_length(spec: TrainingSpec) -> None:
     """Refuse a training with fewer timed than warm-up steps."""
     if spec.steps < max(1, 2 * spec.warmup_steps):
-        raise TfdistError(
-            f"--steps {spec.steps}: too few to time after {spec.warmup_steps} warm-up steps; "
-            f"use --steps {2 * spec.warmup_steps} or more, or --set warmup_steps=0"
-        )
+        least = 2 * spec.warmup_steps
+        what, fix = f"--steps {spec.steps}: too few", f"use --steps {least} or more"
+        if spec.epochs:
+            what = f"--epochs {spec.epochs}: {spec.steps} steps are too few"
+            fix = f"use more, or --steps {least} in place of --epochs"
+        raise TfdistError(f"{what} to time after {spec.warmup_steps} warm-up steps; {fix}, or --set warmup_steps=0")
 
 
 INITIAL_SHARE = 0.1

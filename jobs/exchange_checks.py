@@ -7,7 +7,7 @@ and ReductionToOneDevice not at all.
 
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.catalog import CATALOG, gradient_dtype_refusal, refuse
+from tfdist.strategies.catalog import CATALOG, Exchange, gradient_dtype_refusal, refuse
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import CrossDevice, GradientDtype, Keras, Precision, StrategyName
 
@@ -100,6 +100,11 @@ def uses_nccl(choice: StrategyChoice) -> bool:
     return used == "nccl" or (used == "auto" and reduces and choice.gpus and choice.logical_gpus is None)
 
 
+def several(spec: TrainingSpec) -> bool:
+    """Whether several replicas train one model."""
+    return spec.replicas > 1 and spec.exchange is not Exchange.NONE
+
+
 def check_precision(spec: TrainingSpec) -> None:
     """Refuse float16 where this Keras does not train the replicas safely in it.
 
@@ -114,7 +119,7 @@ def check_precision(spec: TrainingSpec) -> None:
             f"{option}: tf_keras does not scale the loss for float16 under {spec.strategy}; "
             "use --precision mixed_bfloat16"
         )
-    if spec.keras is Keras.THREE and spec.replicas > 1:
+    if spec.keras is Keras.THREE and several(spec):
         raise TfdistError(
             f"{option}: Keras 3 checks only the first replica for float16 overflows, so the loss can become NaN; "
             "use --precision mixed_bfloat16, or --keras 2"

@@ -13,7 +13,7 @@ from tfdist.jobs.checkpoint_source import CheckpointSource
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.plan import only_task, plan_command, plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
-from tfdist.jobs.recovery import Recovery, plan_checkpointing, recovery_notes, with_variables
+from tfdist.jobs.recovery import AUTO, Recovery, plan_checkpointing, recovery_notes, with_variables
 from tfdist.launch.environment import INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
@@ -80,8 +80,11 @@ def output_tasks(text: str, job: Job) -> frozenset[str] | None:
     Raises:
         TfdistError: the job has no such task or role.
     """
-    tasks = [plan.task.name for plan in job.plans]
-    roles = list(dict.fromkeys(plan.task.role for plan in job.plans))
+    everywhere = job.cluster.addresses  # of which a job that another launcher started has one task here
+    tasks = [plan.task.name for plan in job.plans] + [
+        f"{role}-{n}" for role in everywhere for n in range(len(everywhere[role]))
+    ]
+    roles = list(dict.fromkeys([*(plan.task.role for plan in job.plans), *everywhere]))
     entries = [entry.strip() for entry in text.split(",")]
     for entry in entries:
         if entry not in (ALL, NONE, *roles, *tasks):
@@ -226,14 +229,20 @@ def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
 
 def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[TrainingSpec, tuple[str, ...]]:
     """The spec of a training that is resumed with another number of workers: on as many examples, unless its length was
-    chosen; and a note.
+    chosen; and a note. What `--resume auto` finds is as long as it was when it lost workers.
     """
     base, newest = options.base, None if options.source is None else options.source.newest
-    if newest is None or not isinstance(base, TrainingSpec) or {"steps", "epochs"} & set(options.choices):
+    if newest is None or not isinstance(base, TrainingSpec):
         return spec, ()
+    chosen = {"steps", "epochs"} & set(options.choices)
+    again = options.recovery.resume == AUTO and base.examples is not None  # the command of a job that has lost workers
+    if chosen and not again:
+        if "steps" in chosen or not spec.synchronous:
+            return spec, ()
+        base = replace(base, examples=spec.steps * spec.global_batch_size)
     saved = SavedState(newest.step, newest.examples)
     kept = resized(base, spec.workers, spec.ps, saved)
-    if kept.global_batch_size == base.global_batch_size:
+    if kept.global_batch_size == base.global_batch_size and not again:
         return spec, ()
     spec = replace(spec, steps=kept.steps, examples=kept.examples)
     return spec, tuple(filter(None, [effect(base, spec, saved)]))

@@ -74,8 +74,10 @@ def resolve(
         preset, reason = ("reference", "GPUs found") if machine.gpus else ("cpu", "no GPU found")
         preset_notes = (f"preset {preset}: {reason}",)
     preset_values = {} if preset is None else _preset_values(preset, chosen)
+    if base is not None:  # as long as it was, unless that was chosen
+        preset_values = {name: value for name, value in preset_values.items() if name not in ("steps", "epochs")}
     defaults = {**(_default_counts(chosen, machine) if base is None else _values_of(base, machine)), **preset_values}
-    length = {"steps", "epochs"} & {*preset_values, *chosen}
+    length = {"steps", "epochs"} & chosen.keys()
     if base is not None and length:
         defaults["examples"] = None
     if base is not None and length == {"steps"}:

@@ -11,7 +11,7 @@ from tfdist.launch.text import plain, replace_surrogates
 
 REDACTED = "***"
 _SECRET = re.compile(
-    r"SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|(API|ACCESS|ACCOUNT)[_-]?KEY"
+    r"SECRET|(?<!MAX[_-])(?<!NEW[_-])TOKEN(?!I[SZ])|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|COOKIE|(API|ACCESS|ACCOUNT)[_-]?KEY"
     r"|AUTH(?!OR(?!IZATION))|[_-](KEY|PWD)$|(?<![^_-])((SSH)?PASS\d*$|(PAT|JWT)\d*(?![^_-]))",
     re.IGNORECASE,
 )

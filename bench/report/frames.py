@@ -19,8 +19,8 @@ def load(folder: str | Path, rows: Literal["arms", "turns", "windows"] = "arms")
 
     Args:
         folder: of any format that this tfdist can read.
-        rows: `arms`: the columns of report.csv. `turns`: images/s of each arm in each round. `windows`: each timed
-            window of each task, with what was used meanwhile.
+        rows: `arms`: the columns of report.csv, without arms that were refused. `turns`: images/s of each arm in each
+            round. `windows`: each timed window of each task, with what was used meanwhile.
 
     Raises:
         TfdistError: the folder is missing or has no readable record, or `rows` is unknown.

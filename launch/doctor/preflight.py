@@ -73,13 +73,19 @@ def reserve(
     """Reserve ports (0: any free one) until the agents end. With a token, other hosts can dial them.
 
     Returns:
-        The reserved ports, in the order of the request, and the hosts without.
+        The reserved ports, in the order of the request, and the hosts without, or whose address another one has.
     """
     requests = {host: messages.Reserve(numbers, token) for host, numbers in ports.items()}
     answers = fleet.ask(requests, "reserve ports", fleet.policy.start_timeout_s)
     reserved = {host: answer.ports for host, answer in answers.items() if isinstance(answer, messages.Reserved)}
     refused = {host: answer for host, answer in answers.items() if isinstance(answer, messages.NotReserved)}
-    return reserved, {host: problems.port_problem(host, answer.port, answer.reason) for host, answer in refused.items()}
+    found = {host: problems.port_problem(host, answer.port, answer.reason) for host, answer in refused.items()}
+    first: dict[str, Host] = {}
+    for host, numbers in reserved.items():
+        for endpoint in map(host.endpoint, numbers):
+            if first.setdefault(endpoint, host) != host:
+                found[host] = problems.same_address(host, first[endpoint], endpoint)
+    return reserved, found
 
 
 def dial(
@@ -225,6 +231,7 @@ def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:
     """
     prepare(fleet, {host: "/" for host in hosts if host.needs_package})
     token = new_token()
+    hosts = [host.at_interface(fleet.hellos[host]) for host in hosts]
     ports, refused = reserve(fleet, dict.fromkeys(hosts, (0,)), token)
     raise_problems([*fleet.lost.values(), *refused.values()])
     errors = dial(fleet, {one: [(other, ports[other][0])] for one, other in pairwise(hosts)}, token)

@@ -153,6 +153,13 @@ def port_problem(host: Host, port: int, reason: str) -> Problem:
     )
 
 
+def same_address(host: Host, other: Host, endpoint: str) -> Problem:
+    """Two hosts whose tasks would have one address."""
+    return Problem(
+        f"has the address of {other.name}, {endpoint}", "give each its own with addr= in the hostfile", host.name
+    )
+
+
 def unreachable(source: str, target: str, endpoint: str, reason: str) -> Problem:
     """A port that cannot be dialled; `reason` as the agent reports it."""
     fix = "a firewall rejects the connection or there is no route: open the port, or set addr= in the hostfile"

@@ -206,7 +206,8 @@ def find_run(text: str, runs_dir: Path, argument: str = "") -> RunDir:
 def _is_run(path: Path) -> bool:
     run_dir = RunDir(path)
     files = (run_dir.launcher, run_dir.outcome, run_dir.events, run_dir.spec)
-    return path.is_dir() and (run_dir.created is not None or any(file.exists() for file in files))
+    readable = os.access(path, os.R_OK | os.X_OK)  # a folder of somebody else is no run of ours
+    return readable and path.is_dir() and (run_dir.created is not None or any(file.exists() for file in files))
 
 
 @dataclass(frozen=True)

@@ -119,11 +119,18 @@ class _Run:
         Raises:
             TfdistError: the preflight failed.
         """
+        planned = {plan.task: plan.program.cwd for plan in job.plans}
         job, notes = preflight(job.sharing(os.environ), self.fleet, self.needs_tensorflow)
         for note in notes:
             self.on_message(note)
         if not self.needs_tensorflow:
-            job = replace(job, shared={**job.shared, "TFDIST_ARM_DIR": str(self.writer.run_dir.files.absolute())})
+            files, variable = self.writer.run_dir.files.absolute(), "TFDIST_ARM_DIR"
+            plans = []
+            for plan in job.plans:  # in the home folder of a host without ours, which must not be made there
+                program, here = plan.program, plan.program.cwd == planned[plan.task]
+                env = {} if here else {variable: f"{program.cwd}/runs/{self.writer.run_dir.path.name}/files"}
+                plans.append(replace(plan, program=replace(program, env={**program.env, **env})))
+            job = replace(job, plans=tuple(plans), shared={**job.shared, variable: str(files)})
         save_plan(job, {host.name: hello for host, hello in self.fleet.hellos.items()}, self.writer)
         return job
 

@@ -39,14 +39,14 @@ def split(folder: Path) -> tuple[Labelled, Labelled]:
 def _classes(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise TfdistError(f"--dataset folder:{folder}: no such folder")
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if len(names) < 2:
         raise TfdistError(f"--dataset folder:{folder} has {len(names)} subfolders: make one per class, at least two")
     return names
 
 
 def _images(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and path.name[0] != ".")
 
 
 def examples(name: str, data_dir: str | None) -> Examples:

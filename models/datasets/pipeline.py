@@ -30,7 +30,8 @@ def training(examples: Examples, spec: TrainingSpec, share: Share, first: "int |
     order = _order(examples, spec, tf.cast(first, tf.int64)).batch(block * share.workers, drop_remainder=True)
     blocks = order.map(lambda *parts: tuple(part[start : start + block] for part in parts))
     decoded = _decoded(blocks.unbatch(), examples, spec)
-    return decoded.batch(spec.batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    # They never end anyway, but only after `repeat` TensorFlow knows it: else workers ask each other before each batch.
+    return decoded.batch(spec.batch_size, drop_remainder=True).repeat().prefetch(tf.data.AUTOTUNE)
 
 
 def _order(examples: Examples, spec: TrainingSpec, first: tf.Tensor) -> tf.data.Dataset:

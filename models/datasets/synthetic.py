@@ -22,7 +22,7 @@ def batch(spec: "TrainingSpec", replica: "int | tf.Tensor") -> "tuple[tf.Tensor,
     """
     import tensorflow as tf
 
-    seed = tf.stack([spec.seed, replica])
+    seed = tf.stack([tf.constant(spec.seed, tf.int64), tf.cast(replica, tf.int64)])
     shape = (spec.batch_size, spec.image_size, spec.image_size, 3)
     images = tf.random.stateless_uniform(shape, seed)
     labels = tf.random.stateless_uniform(shape[:1], seed, maxval=spec.classes, dtype=tf.int32)

@@ -58,7 +58,7 @@ def total_steps(spec: TrainingSpec, step: int, examples: int, batch: int) -> int
 
 def saved_warmup(spec: TrainingSpec, step: int, every: int | None) -> tuple[int, ...]:
     """The warm-up windows of a training that is saved and continues at `step`: short, so that their edges come soon."""
-    warm = min(spec.warmup_steps, (spec.steps - step) // 2)
+    warm = max(0, min(spec.warmup_steps, (spec.steps - step) // 2))
     if not warm:
         return ()
     return (1, *_between(step + 1, step + warm, whole_calls(2, spec.steps_per_call), every))

@@ -21,6 +21,7 @@ def _elsewhere(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["last", "taken"], "TARGET taken: exists already; choose another name"),
+        (["last", "gs://b/model"], "TARGET gs://b/model: must be a local path; export there, then copy it"),
         (["last", "link"], "TARGET link: exists already; choose another name"),
         (["last", "new"], f"RUN last: {NEW} was started without checkpoints; give another run"),
         ([OLD, "new"], f"RUN {OLD}: no checkpoint in "),

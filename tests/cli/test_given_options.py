@@ -18,6 +18,7 @@ def command(
     size: Annotated[int | None, option("--size", "")] = None,
     share: Annotated[float, option("--share", "")] = 0.5,
     fast: Annotated[bool | None, option("--fast/--no-fast", "")] = None,
+    plain: Annotated[bool, option("--plain", "")] = False,
     other: Annotated[str, option("--other", "")] = "",
 ) -> None:
     print(*given_words(ctx, ("other",), ""))
@@ -30,6 +31,8 @@ def command(
         (["--size", "3", "--other", "x"], {}, "--size 3"),
         (["--share", "0.5", "--fast"], {}, "--share 0.5 --fast"),
         (["--no-fast"], {"TFDIST_SIZE": "4"}, "--size 4 --no-fast"),
+        ([], {"TFDIST_PLAIN": "0"}, ""),
+        (["--plain"], {}, "--plain"),
     ],
 )
 def test_options_that_were_given_become_words(arguments, variables, words):

@@ -99,7 +99,8 @@ def test_options_of_the_environment_are_written_down(capsys, monkeypatch):
     assert words[5:] == ["--strategy", "multiworker"]
     for name, value in {"HOSTS": "h1,h2", "DETACH": "1", "TRANSPORT": "ssh"}.items():
         monkeypatch.setenv(f"TFDIST_{name}", value)
-    assert script(capsys, "launch") == (lines, words)
+    unset = "unset TFDIST_HOSTS TFDIST_TRANSPORT TFDIST_DETACH"  # the job gets our environment
+    assert script(capsys, "launch") == ([*lines, unset], words)
 
 
 def test_other_options_of_sbatch_are_passed_on(capsys):
@@ -225,6 +226,24 @@ def test_a_script_with_everything():
         "#SBATCH --qos=high",
         """exec tfdist launch --transport srun -- python 'it'"'"'s; a $HOME.py'""",
     ]
+
+
+def test_a_value_with_blanks_is_quoted():
+    job = SlurmJob(1, options=("comment=a b", "output='my log'", "nodelist=h[1-4]", "exclusive"))
+    lines = job.script("one", COMMAND).splitlines()
+    assert lines[4:-1] == [
+        "#SBATCH --comment='a b'",
+        "#SBATCH --output='my log'",
+        "#SBATCH --nodelist=h[1-4]",
+        "#SBATCH --exclusive",
+    ]
+
+
+def test_variables_for_other_commands_do_not_reach_the_job(monkeypatch):
+    monkeypatch.setenv("TFDIST_HOSTS", "h1,h2")
+    monkeypatch.setenv("TFDIST_DETACH", "1")
+    monkeypatch.setenv("TFDIST_BATCH_SIZE", "8")
+    assert SlurmJob(1).script("one", COMMAND).splitlines()[-2] == "unset TFDIST_HOSTS TFDIST_DETACH"
 
 
 def test_the_shell_starts_the_command_with_these_words_and_the_scripts_pid(tmp_path):

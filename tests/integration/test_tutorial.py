@@ -51,7 +51,8 @@ def shape(line):
     """A regular expression: numbers may differ, and so may how a worker ends whose peer has died."""
     start, error, _ = line.partition("exited with code 1: UnavailableError")
     text = re.escape(" ".join(start.split())) + (" " if error else "")
-    return re.sub(r"\d(?:[\d,T]|\\\.)*", r"[\\d,.T]+", text) + (".*" if error else "")
+    numbers = re.sub(r"\d(?:[\d,T]|\\\.)*", r"[\\d,.T]+", text)
+    return numbers.replace(r"\ s\ left", r"\ (s|min)\ left") + (".*" if error else "")
 
 
 def missing_from(output, shown):

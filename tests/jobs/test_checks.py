@@ -158,6 +158,7 @@ def test_float16_needs_loss_scaling_on_every_replica():
                  replace(servers, precision=Precision.MIXED_BFLOAT16)):  # fmt: skip
         assert refused(good) == ""
     assert refused(three).startswith("--keras 3 --precision mixed_float16: Keras 3 checks only the first replica")
+    assert refused(replace(three, strategy=StrategyName.INDEPENDENT, devices=1, workers=2)) == ""
     assert refused(servers) == (
         "--keras 2 --precision mixed_float16: tf_keras does not scale the loss for float16 under parameter-server; "
         "use --precision mixed_bfloat16"
@@ -167,7 +168,8 @@ def test_float16_needs_loss_scaling_on_every_replica():
 def test_fit_of_keras_3_trains_one_step_in_a_call_of_several_replicas():
     fit = TrainingSpec(strategy=StrategyName.MIRRORED, devices=2, keras=Keras.THREE, api=Api.FIT, steps_per_call=2)
     assert refused(fit).startswith("--keras 3 --api fit --steps-per-call 2: Keras 3's fit fails with several steps")
-    for good in ({"devices": 1}, {"keras": Keras.TWO}, {"api": Api.LOOP}, {"steps_per_call": 1}):
+    each_alone = {"strategy": StrategyName.INDEPENDENT, "devices": 1, "workers": 2}
+    for good in ({"devices": 1}, {"keras": Keras.TWO}, {"api": Api.LOOP}, {"steps_per_call": 1}, each_alone):
         assert refused(replace(fit, **good)) == ""
 
 
@@ -181,7 +183,16 @@ def test_hierarchical_copy_drops_a_gradient_of_an_odd_number_of_devices(devices)
     assert refused(replace(spec, cross_device=CrossDevice.REDUCTION_TO_ONE)) == ""
 
 
-@pytest.mark.parametrize("strategy", [StrategyName.MIRRORED, StrategyName.MULTI_WORKER, StrategyName.CENTRAL_STORAGE])
+@pytest.mark.parametrize("api", Api)
+@pytest.mark.parametrize("strategy", [StrategyName.CENTRAL_STORAGE, StrategyName.PARAMETER_SERVER])
+def test_xla_needs_the_variables_on_its_device(strategy, api):
+    spec = TrainingSpec(strategy=strategy, workers=2, ps=1, xla=True, api=api)
+    assert (
+        refused(spec) == f"--xla --strategy {strategy}: XLA compiles no step whose variables are elsewhere; omit --xla"
+    )
+
+
+@pytest.mark.parametrize("strategy", [StrategyName.MIRRORED, StrategyName.MULTI_WORKER])
 def test_xla_does_not_compile_the_exchange_that_is_inside_of_fit(strategy):
     spec = TrainingSpec(strategy=strategy, xla=True, api=Api.FIT)
     assert refused(spec).startswith(f"--xla --api fit --strategy {strategy}: fit compiles the exchange of gradients")

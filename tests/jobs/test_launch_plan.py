@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tfdist.jobs.inherit import Inherit
-from tfdist.jobs.launch_plan import LaunchOptions, busy_warnings, effect, plan_request, resized
+from tfdist.jobs.launch_plan import LaunchOptions, busy_warnings, effect, output_tasks, plan_request, resized
+from tfdist.launch.cluster import Cluster
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
@@ -53,6 +54,15 @@ def test_the_steps_of_a_parameter_server_training_stay():
     fewer = resized(spec, 2, 1, SavedState(200, 200 * 64))
     assert (fewer.workers, fewer.ps, fewer.steps, fewer.examples) == (2, 1, 600, None)
     assert effect(spec, fewer, SavedState()) == ""
+
+
+def test_tasks_that_others_have_started_can_be_named():
+    job = plan_job(Shape({"worker": RoleShape(1)}, True), Program(("true",), {}, "/"), {LOCAL: Machine((0,), ())})
+    inherited = replace(job, cluster=Cluster({"worker": ("a:1", "b:1"), "ps": ("c:1",)}))
+    assert output_tasks("worker-0,worker-1,ps", inherited) == {"worker-0"}
+    assert output_tasks("worker-1,ps-0", inherited) == frozenset()
+    with pytest.raises(TfdistError, match="no task or role 'worker-2'"):
+        output_tasks("worker-2", inherited)
 
 
 def test_a_program_of_the_user_has_no_steps():

@@ -160,6 +160,15 @@ def test_epochs_become_steps_of_the_whole_job():
     assert one.evaluate
 
 
+def test_too_few_steps_of_epochs_name_the_option_that_was_given():
+    few = {"dataset": "digits", "epochs": 1, "batch_size": 128}
+    with pytest.raises(
+        TfdistError,
+        match=r"^--epochs 1: 11 steps are too few to time .*; use more, or --steps 20 in place of --epochs, or",
+    ):
+        resolve(few, CPU, "smoke")
+
+
 def test_real_data_trains_longer_than_synthetic():
     assert resolve({}, CPU, "smoke").spec.steps == 30
     assert resolve({"dataset": "digits"}, CPU, "smoke").spec.steps == 1200

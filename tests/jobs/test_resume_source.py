@@ -112,6 +112,25 @@ def test_with_other_workers_the_number_of_examples_stays_unless_a_length_is_chos
     assert (other.examples, other.steps) == (None, 300)
 
 
+def test_epochs_with_other_workers_are_epochs_of_the_whole_training(capsys):
+    spec = replace(SPEC, strategy=StrategyName.MULTI_WORKER, workers=4, dataset="digits", evaluate=True)
+    save_run(OLD, 55, spec=spec)
+    before, _ = resumed(capsys, "--resume", "last", "--epochs", "10")
+    other, _ = resumed(capsys, "--resume", "last", "--epochs", "10", "--workers", "2")
+    assert (before.examples, before.steps * 128) == (None, pytest.approx(other.examples, rel=0.03))
+    assert other.steps == 55 + -(-(other.examples - 55 * 128) // 64)
+
+
+@pytest.mark.parametrize("length", [[], ["--steps", "200"]])
+def test_auto_keeps_the_examples_of_a_job_that_has_lost_workers(length, capsys):
+    lost = replace(SPEC, strategy=StrategyName.MULTI_WORKER, workers=2, steps=300, examples=200 * 96)
+    save_checkpoint(Path("ck"), 210, lost)
+    options = ["--preset", "smoke", "--strategy", "multiworker", *length, "--checkpoint-dir", "ck", "--resume", "auto"]
+    for workers, steps in ((3, 210 + 60), (2, 300)):
+        spec, _ = resumed(capsys, *options, "--workers", str(workers))
+        assert (spec.examples, spec.steps) == (200 * 96, steps)
+
+
 @pytest.mark.parametrize(
     ("options", "difference"),
     [

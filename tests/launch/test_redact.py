@@ -30,7 +30,8 @@ def test_values_of_secret_names_are_redacted(name):
     [
         "NCCL_DEBUG", "PATH", "KEYBOARD", "TF_CPP_MIN_LOG_LEVEL", "PWD", "PASSENGERS", "PATTERN", "PATCH", "COMPAT", "PASSES",
         "DISPATCH", "PYTHONPATH", "LD_LIBRARY_PATH", "COMPASS", "TF_XLA_FLAGS", "path", "SPATIAL", "BYPASS", "PATIENCE",
-        "MAX_PASSES", "AccountName", "xla_dump_hlo_pass_re", "CURL_CA_BUNDLE",
+        "MAX_PASSES", "AccountName", "xla_dump_hlo_pass_re", "CURL_CA_BUNDLE", "TOKENIZERS_PARALLELISM",
+        "TOKENIZER", "MAX_TOKENS", "max-new-tokens", "TOKENIZE",
     ],
 )  # fmt: skip
 def test_other_values_are_not_redacted(name):

@@ -7,9 +7,17 @@ import pytest
 
 from tests.launch.jobs import roles
 from tfdist.launch.agents.connect import connect
-from tfdist.launch.agents.messages import Prepared
+from tfdist.launch.agents.messages import Prepared, Reserved
 from tfdist.launch.cluster import Task
-from tfdist.launch.doctor.preflight import Link, dial_targets, gpu_notes, measure_neighbours, preflight, slowest
+from tfdist.launch.doctor.preflight import (
+    Link,
+    dial_targets,
+    gpu_notes,
+    measure_neighbours,
+    preflight,
+    reserve,
+    slowest,
+)
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, Shape, plan_job
@@ -41,6 +49,22 @@ def job(counts, *hosts, cluster=True, slots=None):
 
 def names(tasks):
     return [task.name for task in tasks]
+
+
+def test_two_hosts_with_one_address_are_refused():
+    class Fleet:
+        policy = Policy()
+
+        def ask(self, requests, *_):
+            return {host: Reserved(request.ports, request="") for host, request in requests.items()}
+
+    twin = replace(H2, address=H1.address)
+    reserved, refused = reserve(Fleet(), {H1: (5000, 5001), twin: (5000,), H3: (5000,)}, "token")
+    assert reserved.keys() == {H1, twin, H3}
+    assert {host.name: problem.sentence for host, problem in refused.items()} == {
+        "h2": "has the address of h1, 10.0.0.1:5000; give each its own with addr= in the hostfile"
+    }
+    assert reserve(Fleet(), {H1: (5000,), twin: (5001,)}, "token")[1] == {}
 
 
 def test_gpus_of_another_model_are_a_note():
@@ -261,6 +285,12 @@ def test_a_link_is_measured_between_two_agents():
     assert list(links) == [(ONE, TWO)]
     assert links[ONE, TWO].bytes_per_s > 1e6
     assert 0 < links[ONE, TWO].rtt_s < 1
+
+
+def test_a_link_is_that_of_the_chosen_network():
+    hosts = [replace(one, address="256.1.1.1", interface="lo") for one in (ONE, TWO)]
+    with connect(hosts) as fleet:
+        assert len(measure_neighbours(fleet, hosts)) == 1
 
 
 def test_an_unreachable_neighbour_is_named():

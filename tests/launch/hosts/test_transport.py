@@ -40,6 +40,11 @@ def test_ssh_never_prompts_has_a_timeout_and_ends_its_options_before_the_host():
     assert f"ConnectTimeout={CONNECT_TIMEOUT_S}" in ssh_options(argv)
 
 
+def test_options_of_ssh_may_be_longer_than_a_file_name():
+    options = TransportOptions(ssh="ssh " + "-o SetEnv=A=b " * 100)
+    assert ssh(Host("h1", "h1"), options).count("SetEnv=A=b") == 100
+
+
 def test_host_key_checking_is_left_to_the_users_configuration():
     words = " ".join(ssh(Host("h1"), TransportOptions())).lower()
     for word in ("stricthostkeychecking", "knownhosts", "-f "):

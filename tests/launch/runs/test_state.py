@@ -46,6 +46,12 @@ def test_a_run_is_found_by_its_name_or_a_unique_part_of_it(text, name, runs_dir)
     assert find_run(text, runs_dir).path == runs_dir / name
 
 
+def test_folders_of_others_are_no_runs(runs_dir, monkeypatch):
+    (runs_dir / "lost+found").mkdir()
+    monkeypatch.setattr("os.access", lambda path, mode: path.name not in ("lost+found", LATE))
+    assert [run.name for run in list_runs(runs_dir)] == [f"{LATE}-2", EARLY]
+
+
 def test_a_run_is_found_by_its_path(runs_dir, monkeypatch):
     assert find_run(str(runs_dir / EARLY), runs_dir.parent / "none").path == runs_dir / EARLY
     monkeypatch.chdir(runs_dir)

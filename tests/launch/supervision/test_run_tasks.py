@@ -114,6 +114,19 @@ def test_a_host_whose_agent_was_killed_is_connected_again(tmp_path, survivors):
     assert survivors() == []
 
 
+def test_the_files_of_a_program_that_runs_in_the_home_folder_are_below_it(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    words = ("sh", "-c", 'test -d "$TFDIST_ARM_DIR" && echo "$TFDIST_ARM_DIR"')
+    program, hosts = Program(words, {}, str(tmp_path / "only here")), [host("a")]
+    job = plan_job(Shape({"worker": WORKER}, has_cluster=False), program, {hosts[0]: Machine((0,), (), slots=1)})
+    with connect(hosts, POLICY) as fleet:
+        outcome, messages = run(job, fleet, tmp_path)
+    assert outcome.exit_code == 0, outcome
+    assert output(messages) == [f"{tmp_path}/home/runs/run/files\n"]
+    assert not (tmp_path / "only here").exists()
+
+
 def test_a_host_that_does_not_answer_again_ends_the_run(tmp_path):
     hosts = [host("a"), switched(tmp_path, "b")]
     policy = Policy(settle_s=0.3, lost_grace_s=0.3, start_timeout_s=20.0, max_restarts=1)

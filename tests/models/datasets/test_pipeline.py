@@ -47,6 +47,13 @@ def flat(batches):
     return list(chain.from_iterable(batches))
 
 
+def test_tensorflow_knows_that_the_batches_never_end(tf, numbers):
+    """Else workers ask each other before each batch whether they have one."""
+    from tfdist.models.datasets.pipeline import Share, training
+
+    assert training(numbers[0], SPEC, Share()).cardinality() == tf.data.INFINITE_CARDINALITY
+
+
 def test_a_replicas_examples_do_not_depend_on_its_worker(numbers):
     from tfdist.models.datasets.pipeline import Share, training
 

@@ -102,6 +102,14 @@ def test_a_folder_of_images(tmp_path):
     assert describe(images(tmp_path / "a:b", cat=12, dog=19)) == DataInfo(2, 28, 3)
 
 
+def test_hidden_folders_and_files_are_no_images(tmp_path):
+    name = images(tmp_path, a=20, b=20)
+    before = describe(name, None)
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "a" / "._1.png").touch()
+    assert describe(name, None) == before
+
+
 def test_the_split_of_a_folder_is_fixed_and_disjoint(tmp_path):
     from tfdist.models.datasets.folder import split
 

@@ -186,6 +186,11 @@ def test_no_multiple_is_missed(steps, step, every, size, per_call):
     assert set(range(step - step % every + every, steps + 1, every)) <= set(edges(map(sum, groups), step))
 
 
+def test_a_training_beyond_its_last_step_trains_no_more():
+    spec = TrainingSpec(steps=100)
+    assert (saved_warmup(spec, 200, 50), saved_windows(spec, 200, 50, 0.01)) == ((), ())
+
+
 def test_windows_are_of_equal_size_where_the_interval_allows():
     spec = TrainingSpec(steps=100, steps_per_window=10)
     assert set(saved_windows(spec, 0, 25, 0.001)) == {10, 5}
