@@ -134,9 +134,8 @@ def _show_failure(outcome: Outcome, again: str, resume: str, is_shown: IsShown |
     lines += _attempt_lines(outcome.attempts) + _straggler_lines(outcome.stragglers)
     lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
     if outcome.exit_code == ExitCode.STALL:
-        lines += [
-            f"  stacks: {outcome.run_dir}/attempt-*/*/stacks.txt"
-        ]  # a task that was not restarted has the first one
+        # of any attempt: a task that was not restarted has its logs in the first one
+        lines += [f"  stacks: {outcome.run_dir}/attempt-*/*/stacks.txt"]
     lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
     lines += [f"  resume: {resume}"] if resume else []
     typer.echo(plain("\n".join(lines)), err=True)
