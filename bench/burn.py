@@ -4,6 +4,7 @@ All hosts train independently at the same time; then pairs of hosts all-reduce, 
 compared with the others, because how fast it should be is not known.
 """
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from tfdist.launch.doctor.survey import MEASURE_ALL_PAIRS
 from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.machine import FOR_WORKERS, Machines, combined
+from tfdist.launch.machine import FOR_WORKERS, Machines, check_burned, combined
 from tfdist.launch.policy import Policy
 from tfdist.models.collectives.spec import CollectiveSpec, algbw
 from tfdist.strategies.choice import StrategyChoice
@@ -67,9 +68,8 @@ def burn(machines: Machines, seconds: float, on_step: Callable[[str], None]) -> 
         TfdistError: there is only one host, or a signal came.
     """
     machines = {host: machine for host, machine in machines.items() if host.role in FOR_WORKERS}
+    check_burned(machines)
     hosts, found = list(machines), BurnResult()
-    if len(hosts) < 2:
-        raise TfdistError("--burn compares hosts with each other: name two or more with --hosts, or omit it")
     on_step(f"{' and '.join(host.name for host in hosts[:2])}{' ...' if len(hosts) > 2 else ''} compute")
     with _noted(found, "all hosts"):
         _compute(machines, seconds, found)
@@ -106,7 +106,7 @@ def _compute(machines: Machines, seconds: float, found: BurnResult) -> None:
         if spec.gpus:  # of which hosts may have different numbers
             rate, found.of = rate / (machines[plan.host].slots or 1), "images/s per GPU"
         found.images_per_s[plan.host] = found.images_per_s.get(plan.host, 0.0) + rate
-        reasons = {gpu.throttle for window in windows if window.usage for gpu in window.usage.gpus} - {""}
+        reasons = {gpu.throttle for window in windows if window.usage for gpu in window.usage.gpus} - {"", "unknown"}
         if reasons:
             found.throttled[plan.host] = ", ".join(sorted(reasons))
 
@@ -154,7 +154,7 @@ def rows_of(found: BurnResult) -> Iterator[CheckResult]:
         if rate < SLOW_HOST * usual:
             text += f", {rate / usual:.0%} of the median of the hosts ({usual:,.0f})"
             fix = f"look for other programs, limits of its cgroup, heat and memory errors, or --exclude {host.name}"
-        elif hot:
+        elif re.search("heat|hardware|brake", hot):  # a GPU that computes is often at its power cap
             fix = "check its cooling and power limits with 'nvidia-smi -q -d PERFORMANCE'"
         yield CheckResult("compute", host.name, Verdict.WARNING if fix else Verdict.OK, text + note, fix)
     best: dict[Host, float] = {}

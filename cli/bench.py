@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -24,7 +25,7 @@ from tfdist.cli.run_argument import argument, option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import announce, limits, refusals, show_plan
 from tfdist.cli.show.outcome import traces_line
-from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.show.output import finish
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import OUTPUT, TIMING, WHAT, Seconds
@@ -315,9 +316,6 @@ def bench(
     if ctx.obj is not None:
         ctx.obj.submit(ctx, lambda machines: plan_of(prepare(options, machines)), policy)
         return
-    never_block()
     form = export_form(export, json)
-    code = run_bench(options, selection, policy, dry_run=dry_run, export=form, quiet=quiet)
-    if dry_run or form:
-        wait_for_reader()
-    raise typer.Exit(code)
+    run = partial(run_bench, options, selection, policy, dry_run=dry_run, export=form, quiet=quiet)
+    finish(run, until_read=dry_run or form is not None)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
@@ -21,7 +22,7 @@ from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_con
 from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import refusals
-from tfdist.cli.show.output import columns_of, never_block, wait_for_reader
+from tfdist.cli.show.output import columns_of, finish
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import HOW, OUTPUT, SIZE, TIMING, WHAT, Seconds
@@ -252,11 +253,8 @@ def collectives(
     if ctx.obj is not None:
         ctx.obj.submit(ctx, lambda machines: _batch_plan(plan_collectives(options, machines)), policy)
         return
-    never_block()
-    code = run(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
-    if dry_run or json:
-        wait_for_reader()
-    raise typer.Exit(code)
+    sweep = partial(run, options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
+    finish(sweep, until_read=dry_run or json)
 
 
 def _batch_plan(plan: CollectivePlan) -> BenchPlan:

@@ -30,7 +30,7 @@ from tfdist.launch.environment import SHARED
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.json_files import dumps
-from tfdist.launch.machine import assign_slots, machines_of
+from tfdist.launch.machine import assign_slots, check_burned, machines_of
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_value
 from tfdist.launch.runs.bundle import DOCTOR, bundled_files, redactor, write_bundle
@@ -196,6 +196,8 @@ def doctor(
     never_block()
     with Steps(sys.stderr) as steps:
         hosts = selection.hosts or (LOCAL,)
+        if burn is not None:
+            check_burned(hosts)
         progress = connecting(hosts, steps)
         survey = survey_hosts(hosts, str(Path.cwd()), port, selection.per_host, policy, steps.show, progress)
         rows = run_checks(survey)

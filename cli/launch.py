@@ -27,7 +27,7 @@ from tfdist.cli.options import (
 )
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir, argument, option_rows
 from tfdist.cli.run_launch import RunOptions, checked_plan, launch_detached, run_launch
-from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.show.output import finish
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions
@@ -231,11 +231,7 @@ def launch(
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
         source = find_resumed(recovery, runs_dir, job.command, remote=remote, shared=inherited is not None)
         run = partial(run_launch, replace(job, source=source), selection, policy, options)
-        never_block()
-        code = launch_detached(run, json=json, quiet=quiet) if detach else run()
-        if dry_run or json:
-            wait_for_reader()
-    raise typer.Exit(code)
+        finish(partial(launch_detached, run, json=json, quiet=quiet) if detach else run, until_read=dry_run or json)
 
 
 def _inherit(source: SourceName | None, alone: bool) -> Inherit | None:

@@ -82,11 +82,12 @@ def launch_detached(launch: Callable[[Background], int], *, json: bool, quiet: b
     result = process.wait()
     if isinstance(result, int):
         return result if result >= 0 else 128 - result
+    run_dir, pid = result
     if json:
-        typer.echo(dumps({"format": 1, "run_dir": result.run_dir, "pid": result.pid}))
+        typer.echo(dumps({"format": 1, "run_dir": run_dir, "pid": pid}))
     elif not quiet:
-        path = shlex.quote(result.run_dir)
-        typer.echo(f"{result.run_dir} runs in the background (process {result.pid})")
+        path = shlex.quote(run_dir)
+        typer.echo(f"{run_dir} runs in the background (process {pid})")
         typer.echo(f"  see it:    tfdist logs {path} --follow\n  stop it:   tfdist stop {path}")
     return 0
 

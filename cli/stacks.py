@@ -8,7 +8,7 @@ import typer
 
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir, argument
 from tfdist.cli.show.steps import Steps
-from tfdist.launch.agents.messages import StacksDumped
+from tfdist.launch.agents.messages import Exited, StacksDumped
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.runs.follow import POLL_S, RunFollower, TaskLog
 from tfdist.launch.runs.launcher import request
@@ -71,7 +71,8 @@ def _ask(run_dir: RunDir, wanted: set[str]) -> set[str]:
     with Steps(sys.stderr, patience_s=0.5) as steps:
         while left and time.monotonic() < until and not read_run(run_dir).ended:
             steps.show(f"waiting for {shortened(sorted(left))}")
-            answers = [message for message in follower.events() if isinstance(message, StacksDumped)]
-            left -= {name for answer in answers for name in answer.methods}
+            for message in follower.events():
+                left -= set(message.methods) if isinstance(message, StacksDumped) else set()
+                left -= {message.task} if isinstance(message, Exited) else set()
             time.sleep(POLL_S / 5)
-    return left
+    return set() if read_run(run_dir).ended else left

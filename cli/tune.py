@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -19,7 +20,7 @@ from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_con
 from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import refusals
-from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.show.output import finish
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT
@@ -147,11 +148,8 @@ def tune(
     if ctx.obj is not None:
         ctx.obj.submit(ctx, lambda machines: _plan(options, machines), policy)
         return
-    never_block()
-    code = run_tune(options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
-    if dry_run or json:
-        wait_for_reader()
-    raise typer.Exit(code)
+    run = partial(run_tune, options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
+    finish(run, until_read=dry_run or json)
 
 
 def _plan(options: BenchOptions, machines: Machines) -> BenchPlan:

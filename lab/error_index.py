@@ -31,8 +31,15 @@ CALLS = {
     ("cli/report.py", "open_page", "echo"): "{0}",
     ("cli/result_folders.py", "list_skipped", "echo"): "{0}",
     ("jobs/exchange_checks.py", "check_replicas", "odd_number"): "{0}",
+    ("launch/agent_program/agent.py", "", "_note_drop"): "<event> was dropped: {1}",
+    ("launch/doctor/preflight.py", "gpu_notes", "Note"): "{1}",
+    ("launch/runs/writer.py", "", "warn"): "{0}",
+    ("launch/supervision/metrics.py", "write", "note"): "{0}",
+    ("launch/supervision/run_tasks.py", "", "Note"): "{1}",
+    ("launch/supervision/supervise.py", "_report_loss", "note"): "{0}",
     ("launch/supervision/termination_log.py", "write", "echo"): "{0}",
     ("launch/supervision/watches.py", "", "OwnConfig"): "{0}",
+    ("launch/supervision/watches.py", "_suspect", "note"): "{0}",
     ("launch/tensorflow_output.py", "", "Incompatibility"): "{1}: {2}",
     ("models/graph/sessions.py", "_end", "write"): "{0}",
     ("models/run.py", "record_of", "Record"): "{reason}",
@@ -80,7 +87,8 @@ class Area:
 AREAS = (
     Area(
         "Command line and job file",
-        "Options with their values: `tfdist COMMAND --help`. `<option>` is an option, or the variable or the file that sets it.",
+        "Options with their values: `tfdist COMMAND --help`. `<option>` is an option, or the variable or the file that sets it. "
+        "What the parser of options says itself, such as `Missing argument 'RUN'` or `Got unexpected extra argument (x)`, ends with `; see 'tfdist COMMAND --help'`.",
         ("cli/__main__.py", "cli/command.py", "cli/launch.py", "cli/options.py", "cli/strategies.py", "cli/tf_config.py", "cli/show/",
          "cli/check.py", "jobs/options.py", "launch/quantities.py", "launch/text.py", "launch/environment.py"),
     ),
@@ -111,6 +119,7 @@ AREAS = (
         "Your own program",
         "What a program has to do: [convert.md](convert.md). Hints follow the message about the task.",
         ("models/custom/", "models/strategy_check.py", "launch/tensorflow_output.py", "launch/supervision/watches.py",
+         "launch/agent_program/",
          "bench/arm_process.py", "bench/suites/command.py"),
     ),
     Area(

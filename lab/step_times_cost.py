@@ -62,6 +62,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.workers > 1 and "TF_CONFIG" not in os.environ:
         launch = [TFDIST, "launch", "--strategy", "multiworker", "--workers", str(options.workers)]
+        options_of_job = "--set cores_per_device=1 --stall-timeout 0"  # as the built-in training; it reports no steps
+        launch += options_of_job.split()
         sys.exit(subprocess.run([*launch, PYTHON, "-m", "lab.step_times_cost", *sys.argv[1:]], check=False).returncode)
     for clock, ratios in measure(options.workers, options.pairs, options.preset).items():
         found = quantile_test(ratios, q=1.0, p=0.5)

@@ -1,7 +1,7 @@
 """The cores and GPUs that hosts offer to a job."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,6 +76,16 @@ def slots_of(host: Host, gpus: int, per_host: int | None, devices: int) -> int:
     if per_host is not None and host.slots not in (None, per_host):
         raise TfdistError(f"--workers-per-host {per_host}: {host.name} has slots={host.slots}; use only one of the two")
     return host.slots or per_host or max(1, gpus // devices)
+
+
+def check_burned(hosts: Iterable[Host]) -> None:
+    """Refuse hosts of which fewer than two have workers.
+
+    Raises:
+        TfdistError: they are too few.
+    """
+    if sum(host.role in FOR_WORKERS for host in hosts) < 2:
+        raise TfdistError("--burn compares hosts with each other: name two or more with --hosts, or omit it")
 
 
 WITHOUT_GPUS = ("none",)

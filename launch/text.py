@@ -97,11 +97,11 @@ def is_utf8(text: str) -> bool:
     return text.isascii() or _SURROGATE.search(text) is None
 
 
-def shortened(names: Iterable[str], most: int = 4) -> str:
+def shortened(names: Iterable[str], most: int = 4, between: str = ", ") -> str:
     """`a, b, c`, each name once; of more than `most` the first ones and how many more: `a, b, c, d and 5 more`."""
     every = list(dict.fromkeys(names))
-    more = f" and {len(every) - most} more" if len(every) > most else ""
-    return ", ".join(every[:most]) + more
+    more = f" and {len(every) - most:,} more" if len(every) > most else ""
+    return between.join(every[:most]) + more
 
 
 def listed(names: Iterable[str]) -> str:

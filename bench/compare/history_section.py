@@ -89,22 +89,21 @@ def _charts(history: BenchHistory, every: pd.DataFrame) -> Iterator[Chart]:
     ):
         title, unit = (in_unit(text, [point.row for point in history.points]) for text in (title, unit))
         data = every[every["arm"].isin(arms) & every[key].notna()]
-        texts = [f"{arm} from {rows[key].iloc[0]:.3g} to {rows[key].iloc[-1]:.3g}" for arm, rows in _by_arm(data)]
+        texts = [
+            f"{arm} from {rows[key].iloc[0]:.3g} to {rows[key].iloc[-1]:.3g}"
+            for arm, rows in data.groupby("arm", sort=False)
+        ]
         alt = f"{title}, {len(history.benches)} benches: {shortened(texts, 12)}.{left}"
         if texts:
             yield Chart(name, title, alt, partial(_paint, history=history, data=data, key=key, unit=unit), data)
 
 
-def _by_arm(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    return [(str(arm), rows) for arm, rows in data.groupby("arm", sort=False)]
-
-
 def _paint(axes: Axes, history: BenchHistory, data: pd.DataFrame, key: str, unit: str) -> None:
     places = {bench.name: place for place, bench in enumerate(history.benches)}
-    for index, (arm, rows) in enumerate(_by_arm(data)):
+    for index, (arm, rows) in enumerate(data.groupby("arm", sort=False)):
         color, marker = PALETTE[index % len(PALETTE)], _MARKERS[index // len(PALETTE) % len(_MARKERS)]
         at = [places[bench] for bench in rows["bench"]]
-        axes.plot(at, rows[key], marker=marker, color=color, lw=1.4, ms=5, label=arm)
+        axes.plot(at, rows[key], marker=marker, color=color, lw=1.4, ms=5, label=str(arm))
         for row in rows.dropna(subset=f"{key}_low").to_dict("records"):
             limits = [row[f"{key}_low"], row[f"{key}_high"]]
             axes.plot([places[row["bench"]]] * 2, limits, color=color, lw=1.2, marker="_", ms=6)

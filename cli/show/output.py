@@ -5,7 +5,8 @@ Otherwise a terminal or pager that is not read would block the command, so that 
 
 import shutil
 import sys
-from typing import TextIO
+from collections.abc import Callable
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -33,6 +34,16 @@ def never_block() -> None:
 def wait_for_reader() -> None:
     """Wait until everything is read, as a command does whose only purpose is its output."""
     wait_until_read(_streams.values())
+
+
+def finish(run: Callable[[], int], *, until_read: bool) -> NoReturn:
+    """Run a command that must not be blocked, and exit with the code that it returns. `until_read`: not before
+    everything is read."""
+    never_block()
+    code = run()
+    if until_read:
+        wait_for_reader()
+    raise typer.Exit(code)
 
 
 def columns_of(stream: TextIO) -> int | None:

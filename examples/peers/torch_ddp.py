@@ -93,7 +93,8 @@ def main():
     parser.add_argument(
         "--bucket-mb", type=float, help="gradients after which an all-reduce starts; default: PyTorch's"
     )
-    parser.add_argument("--tuned", action="store_true", help="gradient_as_bucket_view and static_graph")
+    parser.add_argument("--bucket-view", action="store_true", help="gradient_as_bucket_view and static_graph")
+    parser.add_argument("--fused", action="store_true", help="update all weights in one kernel")
     parser.add_argument("--float16", action="store_true", help="exchange gradients in float16")
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -109,7 +110,7 @@ def main():
     if parameters != PARAMETERS:
         raise SystemExit(f"the model has {parameters:,} parameters, not {PARAMETERS:,}")
     if ranks > 1:
-        choices = {"gradient_as_bucket_view": True, "static_graph": True} if options.tuned else {}
+        choices = {"gradient_as_bucket_view": True, "static_graph": True} if options.bucket_view else {}
         choices |= {"bucket_cap_mb": options.bucket_mb} if options.bucket_mb else {}
         model = nn.parallel.DistributedDataParallel(model, **choices)
         if options.float16:
@@ -117,14 +118,14 @@ def main():
     if options.compile:
         model = torch.compile(model)
     scaler = torch.amp.GradScaler(device.type, enabled=options.mixed)
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=options.fused or None)
     torch.manual_seed(1 + rank)
     shape = (options.batch, 3, options.side, options.side)
     images = torch.rand(shape).to(device, memory_format=memory_format)
     labels = torch.randint(0, CLASSES, (options.batch,)).to(device)
     losses = []
     for _ in tfdist.measure.steps(range(options.steps), examples=ranks * options.batch):
-        optimizer.zero_grad(set_to_none=not options.tuned)
+        optimizer.zero_grad(set_to_none=not options.bucket_view)
         with torch.autocast(device.type, torch.float16, enabled=options.mixed):
             loss = nn.functional.cross_entropy(model(images), labels)
         scaler.scale(loss).backward()

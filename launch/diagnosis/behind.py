@@ -118,8 +118,6 @@ def _blocks(text: str) -> list[tuple[str, list[str]]]:
 
 BUSY_CORES, IDLE_CORES = 0.5, 0.1
 """Cores that the process of a busy task uses on average at least, and that of an idle one at most."""
-MOST_NAMED = 4
-"""Tasks whose positions are listed."""
 
 _Finding = tuple[tuple[str, ...], str]
 """The tasks that are behind, and the rest of the sentence that names them."""
@@ -184,8 +182,7 @@ def _outside_tensorflow(case: Case, _: Stall) -> _Finding | None:
     folders = {plan.task.name: plan.program.cwd for plan in case.job.plans}
     frames = {task: stack.caller or stack.frames[0] for task, stack in outside.items()}
     places = {task: f"{task}{case.place(task)} is in {frame.words(folders[task])}" for task, frame in frames.items()}
-    more = len(places) - MOST_NAMED
-    words = "; ".join([*list(places.values())[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    words = shortened(places.values(), between="; ")
     return tuple(outside), f"{words}, not in TensorFlow" if len(stacks) > 1 else words
 
 

@@ -168,6 +168,8 @@ class WorkerSteps:
         waited, own = _numbers(event.get("input_ms")), _numbers(event.get("own_ms"))
         if type(step) is not int or type(every) is not int or every < 1 or step < 0 or not step_ms:
             return
+        if not own and gpus_of(event) and sum(waited) < len(waited) * step_ms / 2:  # the GPU computes meanwhile
+            waited = [0.0] * len(waited)
         times, has_input = own or waited, bool(waited) and len(own) in (0, len(waited))
         first = step - step % every - every * (len(times) - 1)
         for index, own_ms in list(enumerate(times))[-MOST_OPEN:]:
@@ -215,6 +217,10 @@ class WorkerSteps:
         """The sums over all stretches; None if their steps are too few to judge by."""
         total = _total(self._stretches)
         return total if total.steps >= LEAST_STEPS and self.now - total.start >= LEAST_S else None
+
+    def known(self, now: float) -> bool:
+        """Whether its steps are enough to judge by, and recent."""
+        return self._sums() is not None and now - self.now < SPAN_S
 
     def still(self, slow: Straggler) -> bool:
         """Whether it is the slow one in the last steps, too, and not only in the mean."""
@@ -325,7 +331,7 @@ def evidence(rates: Mapping[str, Rates], task: str) -> list[tuple[str, str]]:
         found.append(("clock", f"its cores run at {own['clock_share']:.0%} of their highest frequency"))
     if stands_out("major_faults", 20.0):
         found.append(("swap", f"it reads {own['major_faults']:.0f} pages a second back from the disk (swapping)"))
-    if own.get("disk_free_share", 1.0) < 0.01:
+    if own.get("disk_free_share", 1.0) < 0.002 <= usual("disk_free_share"):
         found.append(("disk", "the disk of its folder is full"))
     if stands_out("resent", 10.0) and own["resent"] >= 0.01 * own.get("sent", 0.0):
         share = own["resent"] / max(own["resent"], own.get("sent", 0.0))

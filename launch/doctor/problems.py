@@ -146,18 +146,14 @@ def script_problems(script: str, folders: Mapping[Host, Prepared]) -> Iterator[P
 def port_problem(host: Host, port: int, reason: str) -> Problem:
     """A port that cannot be reserved."""
     option = "port= in the hostfile" if host.port else "--port"
-    return Problem(
-        f"port {port} cannot be used ({reason.lower()})",
-        f"choose another {option}, or omit it for free ports",
-        host.name,
-    )
+    fix = f"choose another {option}, or omit it for free ports"
+    return Problem(f"port {port} cannot be used ({reason.lower()})", fix, host.name)
 
 
 def same_address(host: Host, other: Host, endpoint: str) -> Problem:
     """Two hosts whose tasks would have one address."""
-    return Problem(
-        f"has the address of {other.name}, {endpoint}", "give each its own with addr= in the hostfile", host.name
-    )
+    fix = "give each its own with addr= in the hostfile"
+    return Problem(f"has the address of {other.name}, {endpoint}", fix, host.name)
 
 
 def unreachable(source: str, target: str, endpoint: str, reason: str) -> Problem:

@@ -15,14 +15,6 @@ from tfdist.launch.runs.rundir import RunDir, open_folder
 
 
 @dataclass(frozen=True)
-class DetachedRun:
-    """A run that continues in the background."""
-
-    run_dir: str
-    pid: int
-
-
-@dataclass(frozen=True)
 class Foreground:
     """The process that the user waits for, until the launcher in the background has started all tasks."""
 
@@ -30,12 +22,14 @@ class Foreground:
     """Process id of the launcher."""
     pipe: int
 
-    def wait(self) -> DetachedRun | int:
-        """The detached run, or the exit code of a launcher that ended before; signals go to the launcher meanwhile."""
+    def wait(self) -> tuple[str, int] | int:
+        """Folder and process id of the detached run, or the exit code of a launcher that ended before; signals go to
+        the launcher meanwhile."""
         with os.fdopen(self.pipe, "rb") as pipe:
             data = pipe.read()
         if data:
-            return DetachedRun(*json.loads(data))
+            run_dir, pid = json.loads(data)
+            return run_dir, pid
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 

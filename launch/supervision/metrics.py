@@ -6,14 +6,14 @@ and units are as https://prometheus.io/docs/practices/naming/ asks for.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.inbox import Message, Note, OnMessage, Restarting
-from tfdist.launch.agents.messages import Event, Inspected
+from tfdist.launch.agents.messages import Event, Exited, Inspected
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.diagnosis.straggler import gpus_of
 from tfdist.launch.errors import TfdistError
@@ -26,6 +26,8 @@ INSPECT_S = 5.0
 LOOPBACK = "127.0.0.1"
 TASK = ("job", "task", "host")
 """Labels of a task's samples."""
+Sample = tuple[tuple[str, ...], float]
+"""Values of the labels, and the figure."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,9 @@ class JobMetrics:
                 case Inspected():
                     self._cpu_s.update(message.cpu_s)
                     self._resident_bytes.update(message.resident_bytes)
+                case Exited(task):
+                    self._resident_bytes.pop(task, None)
+                    self._gpus.pop(task, None)
                 case Restarting():
                     self._restarts += 1
                 case Note(text=text) if text.startswith(NO_STEP):
@@ -154,29 +159,27 @@ class JobMetrics:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         with self._lock:
-            for name, text, count in (
-                ("restarts", "Restarts of the job, of all tasks or some.", self._restarts),
-                ("stalls", "Times without a step for longer than --stall-timeout.", self._stalls),
-            ):
-                family: Any = CounterMetricFamily(f"tfdist_{name}", text, labels=TASK[:1])
-                family.add_metric([self.name], count)
+            for kind, name, text, labels, samples in self._families():
+                make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+                family: Any = make(f"tfdist_{name}", text, labels=labels)
+                for values, value in samples:
+                    family.add_metric(values, float(value))
                 yield family
-            tasks = {task.name: (self.name, task.name, task.host) for task in self.state.tasks.values()}
-            for name, (kind, text, values) in self._by_task().items():
-                family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
-                    f"tfdist_{name}", text, labels=TASK
-                )
-                for task, value in values.items():
-                    if value is not None and task in tasks:
-                        family.add_metric(tasks[task], float(value))
-                yield family
-            for name, (key, text) in _GPU.items():
-                family = GaugeMetricFamily(f"tfdist_gpu_{name}", text, labels=(*TASK, "gpu"))
-                for task, gpus in self._gpus.items():
-                    for gpu in gpus if task in tasks else ():
-                        if isinstance(value := gpu.get(key), int | float):
-                            family.add_metric((*tasks[task], str(gpu.get("index", ""))), float(value))
-                yield family
+
+    def _families(self) -> Iterator[tuple[str, str, str, tuple[str, ...], Sequence[Sample]]]:
+        """Kind, name, description, labels and samples of each family."""
+        text = "Restarts of the job, of all tasks or some."
+        yield "counter", "restarts", text, TASK[:1], [((self.name,), self._restarts)]
+        text = "Times without a step for longer than --stall-timeout."
+        yield "counter", "stalls", text, TASK[:1], [((self.name,), self._stalls)]
+        tasks = {task.name: (self.name, task.name, task.host) for task in self.state.tasks.values()}
+        for name, (kind, text, found) in self._by_task().items():
+            known = [(tasks[task], value) for task, value in found.items() if value is not None and task in tasks]
+            yield kind, name, text, TASK, known
+        read = [((*tasks[task], str(gpu.get("index", ""))), gpu) for task in tasks for gpu in self._gpus.get(task, ())]
+        for name, (key, unit, text) in _GPU.items():
+            of_gpus = [(labels, gpu[key] * unit) for labels, gpu in read if isinstance(gpu.get(key), int | float)]
+            yield "gauge", f"gpu_{name}", text, (*TASK, "gpu"), of_gpus
 
     def _by_task(self) -> dict[str, tuple[str, str, Mapping[str, float | None]]]:
         """Kind, description and value of each task, by name of the family."""
@@ -201,9 +204,9 @@ class JobMetrics:
 
 
 _GPU = {
-    "utilization_ratio": ("utilization", "Share of the time in which a kernel ran."),
-    "memory_bytes": ("memory_bytes", "Used memory of the GPU."),
-    "power_watts": ("power_w", "Power of the GPU."),
-    "sm_clock_megahertz": ("sm_clock_mhz", "Clock of the GPU's multiprocessors."),
+    "utilization_ratio": ("utilization", 1.0, "Share of the time in which a kernel ran."),
+    "memory_bytes": ("memory_bytes", 1.0, "Used memory of the GPU."),
+    "power_watts": ("power_w", 1.0, "Power of the GPU."),
+    "sm_clock_hertz": ("sm_clock_mhz", 1e6, "Clock of the GPU's multiprocessors."),
 }
-"""Key in a task's reading, and description, by name of the family."""
+"""Key in a task's reading, its unit, and description, by name of the family."""

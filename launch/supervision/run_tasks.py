@@ -14,7 +14,6 @@ from tfdist.launch.agents.messages import Finish, Heartbeat
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Outcome, Status
-from tfdist.launch.diagnosis.straggler import StragglerReport
 from tfdist.launch.doctor.preflight import preflight
 from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -102,8 +101,6 @@ class _Run:
     rejoin: Rejoin
     log: AttemptLog = field(default_factory=AttemptLog)
     supervisor: Supervisor | None = None
-    stragglers: list[StragglerReport] = field(default_factory=list)
-    """Those of all attempts so far."""
     _new: list[Host] = field(default_factory=list)
     """Hosts that were connected since the last plan."""
     _changed: bool = False
@@ -181,7 +178,10 @@ class _Run:
                 channel.shield(True)
         tasks = TaskGroup(job, channels, self.policy, self.fleet.requests, self.announce)
         tasks.attempts = dict.fromkeys(channels, self.log.open(channels, event_time(), note))
+        earlier = self.supervisor
         self.supervisor = Supervisor(tasks, self.fleet.inbox, self.log, self.paced)
+        if earlier is not None:
+            self.supervisor.stragglers.follow(earlier.stragglers)
         self.supervisor.start(time.monotonic(), delay_s, timeout_at)
         supervise(self.supervisor, self.writer, self.on_message)
         for lost in tasks.history.select(AgentLost):
@@ -190,7 +190,6 @@ class _Run:
         outcome = diagnose(tasks.history, job)
         reason, ended = safe_text(outcome.reason), self.supervisor.failure_time(time.monotonic())
         self.log.attempts = self.log.closed(ended, reason, outcome.culprit, outcome.exit_code)
-        self.stragglers += self.supervisor.stragglers.reports
         return replace(
             outcome,
             reason=reason,
@@ -199,7 +198,7 @@ class _Run:
             warnings=tuple(map(safe_text, outcome.warnings)),
             records=self.supervisor.records,
             attempts=tuple(self.log.attempts),
-            stragglers=tuple(self.stragglers),
+            stragglers=tuple(self.supervisor.stragglers.reports),
         )
 
     # --- the hosts of the next attempt

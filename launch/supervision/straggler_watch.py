@@ -30,8 +30,8 @@ class StragglerWatch:
     """What was said so far, for the outcome."""
     printed_at: float = -math.inf
     """Monotonic time of the last line."""
-    _reported: tuple[str, str] = ("", "")
-    """Task and kind of cause of the last line; empty if it does not hold any more."""
+    _reported: tuple[str, ...] = ("",)
+    """Task, host and kind of cause of the last line; without a task if it does not hold any more."""
     _reported_since: float = 0.0
     _suspect: str = ""
     _suspected_at: float = 0.0
@@ -50,6 +50,11 @@ class StragglerWatch:
         if max(len(self.steps.tasks), len(self.steps.workers)) > 1:
             self.tasks.deadlines[self._judge] = now + JUDGE_S
 
+    def follow(self, earlier: "StragglerWatch") -> None:
+        """Continue what was said in the attempt before."""
+        self.reports, self.printed_at = earlier.reports, earlier.printed_at
+        self._reported, self._reported_since = earlier._reported, earlier._reported_since
+
     def note(self, message: Message, now: float) -> None:
         """Take note of a message about a present attempt."""
         match message:
@@ -64,16 +69,17 @@ class StragglerWatch:
         if self.tasks.stopped:
             return
         self.tasks.deadlines[self._judge] = now + JUDGE_S
-        slow = self.steps.slow(self._reported[0])
+        known = self.steps.known(now)
+        slow = self.steps.slow(self._reported[0]) if known else None
         if slow is None or slow.task != self._suspect:
             self._suspect, self._suspected_at = "" if slow is None else slow.task, now
             self._before, self._rates = {}, {}
         if slow is not None:
             self.tasks.count(self._keep)
             self._name(slow, now)
-        elif self._reported[0] and now - self.printed_at >= LINE_S:
+        elif known and self._reported[0] and now - self.printed_at >= LINE_S:
             self.tasks.note(f"{self._reported[0]} no longer holds the others up")
-            self._reported, self.printed_at = ("", ""), now
+            self._reported, self.printed_at = ("",), now
 
     def _keep(self, reply: Reply) -> None:
         if isinstance(reply, Inspected):
@@ -89,13 +95,18 @@ class StragglerWatch:
         """Say what holds the others up and why, unless that was said, and keep it for the outcome."""
         if slow.task not in self._rates and now - self._suspected_at < NO_EVIDENCE_S:
             return
-        kind, text = cause(slow, self._rates, self._throttles.get(slow.task, ""))
-        is_new = (slow.task, kind) != self._reported
+        throttle = self._throttles.get(slow.task, "")
+        if throttle == "unknown" or any(
+            reason == throttle for task, reason in self._throttles.items() if task != slow.task
+        ):
+            throttle = ""
+        kind, text = cause(slow, self._rates, throttle)
+        host, time = self.tasks.channels[slow.task].host.name, event_time()
+        is_new = (slow.task, host, kind) != self._reported
         if is_new and (now - self.printed_at < LINE_S or not self.steps.still(slow)):
             return
-        host, time = self.tasks.channels[slow.task].host.name, event_time()
         if is_new:
-            self._reported, self._reported_since, self.printed_at = (slow.task, kind), self._suspected_at, now
+            self._reported, self._reported_since, self.printed_at = (slow.task, host, kind), self._suspected_at, now
         current = report_of(slow, host, text, time - (now - self._reported_since), time)
         if is_new:
             self.reports.append(current)

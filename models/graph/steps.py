@@ -43,9 +43,13 @@ class AsyncSteps:
         for size in sizes:
             results = self._wait_for(size)
             log.first_step()
-            log.close(size, size * self.spec.batch_size, float(results.loss[-1]))
             staleness = np.minimum(results.applied - results.read, update_counts.MOST)
-            np.add.at(counts, (results.worker, staleness), 1)
+            of_window = np.zeros_like(counts)
+            np.add.at(of_window, (results.worker, staleness), 1)
+            counts += of_window
+            of_workers = update_counts.of_workers(of_window)
+            log.more = None if log.quiet else lambda *_, found=of_workers: found
+            log.close(size, size * self.spec.batch_size, float(results.loss[-1]))
         if self.spec.count_updates:
             log.observed["updates"] = update_counts.to_json(counts)
         self._wait_for(after)

@@ -50,6 +50,9 @@ def test_a_link_is_not_blamed_for_a_host_that_computes_slowly():
 def test_gpus_that_are_slowed_down_are_named():
     (first, second) = rows_of(BurnResult({H1: 100.0, H2: 100.0}, throttled={H2: "heat (hardware)"}))
     assert (first.verdict, second.text) == ("ok", "100 images/s; GPUs slowed down: heat (hardware)")
+    assert second.verdict == "warning"
+    (_, capped) = rows_of(BurnResult({H1: 100.0, H2: 100.0}, throttled={H2: "power cap"}))
+    assert (capped.verdict, capped.text) == ("ok", "100 images/s; GPUs slowed down: power cap")
 
 
 def test_what_failed_is_a_row():

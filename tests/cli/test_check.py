@@ -55,6 +55,7 @@ def test_wrong_words_get_a_sentence(words, sentence, folder, capsys):
     assert list(folder.glob("tfdist-check-*")) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_no_process_and_shows_what_is_known(folder, survivors):
     (folder / "train.py").write_text(
         "print('x', flush=True)\nopen('started', 'w').close()\nimport time\ntime.sleep(600)\n"

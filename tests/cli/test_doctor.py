@@ -62,6 +62,7 @@ def test_a_single_machine_shows_the_keras_table_with_v(capsys):
     assert out.splitlines()[-1].startswith("A job could start")
 
 
+@pytest.mark.slow
 def test_two_hosts_are_checked_dialled_and_measured(capsys, connector, survivors):
     assert run(["doctor", "--hosts", f"{ONE},{OTHER}", "--transport", connector(), "--json"]) == 0
     report, bad = read_json(capsys)
@@ -156,6 +157,7 @@ def test_a_wrong_command_line_is_one_sentence(arguments, words, capsys):
     assert words in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_processes(connector, survivors):
     silent = connector("echo hello >&2; exec sleep 60")
     command = [sys.executable, "-m", "tfdist.cli", "doctor", "--hosts", ONE, "--transport", silent]

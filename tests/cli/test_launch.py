@@ -367,6 +367,7 @@ last.wait()
 """
 
 
+@pytest.mark.slow
 def test_two_jobs_at_once_take_different_cores_and_one_more_is_warned(tmp_path):
     alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*alone, "true"], capture_output=True).returncode != 0:

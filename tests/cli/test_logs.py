@@ -68,11 +68,13 @@ def test_a_task_of_an_earlier_attempt_on_more_hosts_is_printed(capfd):
     assert capfd.readouterr().err.endswith("Choose from worker-0, worker-1, worker-2\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [[], ["worker-0"]])
 def test_following_a_run_that_has_ended_prints_it_and_ends(task, capfd):
     assert "out of worker-0" in printed(capfd, "last", *task, "--follow")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [[], ["worker-0"]])
 def test_following_ends_with_the_exit_code_of_the_run(task, capfd):
     command = ["--name", "failed", "--strategy", "one-device", "--", "sh", "-c", "echo up; exit 7"]
@@ -101,6 +103,7 @@ def test_a_closed_pipe_ends_it_quietly():
         assert done.stdout.endswith("x" * 80 + "\n")
 
 
+@pytest.mark.slow
 def test_following_shows_new_output_and_ends_with_the_run(survivors):
     code = "import sys; print('begin', flush=True); sys.stdin = open(sys.argv[1]); print(sys.stdin.readline())"
     os.mkfifo("go")
@@ -117,6 +120,7 @@ def test_following_shows_new_output_and_ends_with_the_run(survivors):
     assert survivors() == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_following_silently_and_leaves_the_run_alone(survivors):
     command = [
         *TFDIST,

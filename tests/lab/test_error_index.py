@@ -21,6 +21,7 @@ WRAPPERS = {
     ("cli/command.py", "_run"),
     ("cli/launch.py", "_checked"),
     ("launch/diagnosis/diagnose.py", "_diagnosis"),
+    ("launch/doctor/preflight.py", "gpu_notes"),
     ("launch/doctor/preflight.py", "measure_neighbours"),
     ("launch/doctor/preflight.py", "with_free_ports"),
     ("launch/errors.py", "raise_problems"),
@@ -49,6 +50,29 @@ NO_ERRORS = {
     ("models/training/task.py", "warn"),
 }
 """Functions that print a hint on stderr, or the message of another one."""
+NO_WARNINGS = {
+    ("bench/group.py", "_end"),
+    ("bench/group.py", "_take_news"),
+    ("bench/group.py", "trace"),
+    ("bench/runner.py", "_repeat"),
+    ("bench/runner.py", "run"),
+    ("bench/runner.py", "start_group"),
+    ("bench/session.py", "_more"),
+    ("bench/tune.py", "_search"),
+    ("cli/run_launch.py", "_run"),
+    ("cli/run_launch.py", "note"),
+    ("launch/doctor/preflight.py", "preflight"),
+    ("launch/runs/writer.py", "_append"),
+    ("launch/supervision/metrics.py", "published"),
+    ("launch/supervision/rejoin.py", "_report"),
+    ("launch/supervision/rejoin.py", "_run"),
+    ("launch/supervision/straggler_watch.py", "_judge"),
+    ("launch/supervision/straggler_watch.py", "_name"),
+    ("launch/supervision/task_group.py", "note"),
+    ("launch/supervision/watches.py", "check_config"),
+    ("launch/supervision/watches.py", "note"),
+}
+"""Functions that tell how a job or bench goes on, or pass on the message of another function."""
 INTERNAL = {
     "AssertionError", "AttributeError", "ConnectionRefusedError", "ConnectionResetError", "Exit", "FileNotFoundError",
     "InterruptedBenchError", "KeyboardInterrupt", "OSError", "PermissionError", "ProcessLookupError", "RuntimeError",
@@ -87,6 +111,9 @@ WRONG = [
     "logs missing",
     "stop last",
     "export missing model",
+    "export",
+    "stop a b",
+    "doctor --burn 5s",
     "check",
     "tf-config --strategy mirrored",
     "sbatch launch",
@@ -163,6 +190,17 @@ def test_what_is_printed_on_stderr_is_in_the_index_or_no_error():
             printed.add((call.scope.module.path, function, name))
     assert len(printed) > 20
     assert {(path, function) for path, function, name in printed - CALLS.keys()} == NO_ERRORS
+
+
+def test_what_is_told_beside_a_job_is_in_the_index_or_no_error():
+    said = set()
+    for call in code().calls:
+        target, function = ast.unparse(call.node.func), call.scope.function.name if call.scope.function else ""
+        if target in ("Note", "note", "warn") or target.endswith(("tasks.note", "progress.note", "self.warn")):
+            said.add((call.scope.module.path, function, callee(call.node)))
+    assert len(said) > 20
+    in_index = {each for each in said if CALLS.keys() & {each, (each[0], "", each[2])}}
+    assert {(path, function) for path, function, _ in said - in_index} == NO_WARNINGS
 
 
 def test_the_lists_of_the_program_are_those_of_the_source():

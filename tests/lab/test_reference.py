@@ -168,7 +168,7 @@ def test_the_page_of_python_has_what_programs_call():
         f"tfdist.{name}.{each}" for name in ("bench", "measure") for each in import_module(f"tfdist.{name}").__all__
     }
     named = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *DOCS.glob("*.md")))
-    called |= set(re.findall(r"\btfdist\.(?:measure|strategies)\.\w+(?=\()", named))
+    called |= set(re.findall(r"\btfdist\.(?:bench|measure|strategies)\.\w+(?=\()", named))
     assert {"tfdist.strategies.current", "tfdist.measure.Callback"} <= called <= set(API)
     assert re.findall("^::: (.*)$", pages()["reference/python.md"], re.MULTILINE) == list(API)
 

@@ -22,12 +22,13 @@ CHANGELOG = """# Changelog
 - that
 """
 CITATION = "version: 0.2.0\ndate-released: 2026-12-01\n"
+ACTION = "      - uses: tfdist/tfdist@v{}\n"
 
 
 def test_the_notes_are_the_section_of_the_version():
-    assert release_notes("v0.2.0", "0.2.0", CHANGELOG, CITATION) == "### Added\n\n- this"
+    assert release_notes("v0.2.0", "0.2.0", CHANGELOG, CITATION, ACTION.format("0.2.0")) == "### Added\n\n- this"
     last = CITATION.replace("0.2.0", "0.1.0").replace("12-01", "01-01")
-    assert release_notes("v0.1.0", "0.1.0", CHANGELOG, last) == "- that"
+    assert release_notes("v0.1.0", "0.1.0", CHANGELOG, last, ACTION.format("0.1.0")) == "- that"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,12 @@ def test_the_notes_are_the_section_of_the_version():
 )
 def test_another_version_or_date_is_named_with_its_file(tag, version, citation, message):
     with pytest.raises(ValueError, match=message):
-        release_notes(tag, version, CHANGELOG, citation)
+        release_notes(tag, version, CHANGELOG, citation, ACTION.format(version))
+
+
+def test_an_example_with_another_version_is_named():
+    with pytest.raises(ValueError, match=r"docs/compare\.md uses tfdist/tfdist@v0\.1\.0; write @v0\.2\.0"):
+        release_notes("v0.2.0", "0.2.0", CHANGELOG, CITATION, ACTION.format("0.1.0"))
 
 
 def test_a_wrong_tag_ends_with_one_sentence_and_code_2():

@@ -173,6 +173,7 @@ FRAGMENTS = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(FRAGMENTS)
 def test_a_long_text_of_any_fragment_takes_linear_time(fragment):

@@ -190,6 +190,7 @@ def test_processes_are_inspected_while_the_cause_is_unknown(tmp_path):
     assert outcome.reason == "worker-0 is stopped (state T: SIGSTOP or a debugger)"
 
 
+@pytest.mark.slow
 def test_a_task_gets_one_sigterm_and_the_whole_grace_period(tmp_path, survivors):
     saving = (
         "import os, signal, sys, time\n"

@@ -12,13 +12,13 @@ from tfdist.bench.report.format import between
 from tfdist.bench.report.section import Chart
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import Interval
+from tfdist.launch.text import shortened
 
 MOST_ARMS = 40
 """More arms than this are not drawn in one chart."""
 _ROW_INCHES = 0.42
 _PHONE = 6.0
 """Charts narrower than this have the name of an arm above its row."""
-_MOST_IN_ALT = 12
 
 
 def arm_chart(
@@ -64,9 +64,7 @@ def note_on_drawn(rows: Sequence[ArmRow]) -> tuple[str, ...]:
 
 def described(texts: Iterable[str]) -> str:
     """The first of the texts, each with the figures of an arm, for an alt text."""
-    every = list(texts)
-    rest = len(every) - _MOST_IN_ALT
-    return "; ".join([*every[:_MOST_IN_ALT], f"and {rest:,} more"] if rest > 0 else every)
+    return shortened(texts, 12, "; ")
 
 
 def figure_text(row: ArmRow) -> str:

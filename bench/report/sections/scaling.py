@@ -47,7 +47,7 @@ def _values(row: ArmRow) -> dict[str, object]:
 
 
 def _figures(row: ArmRow) -> str:
-    of = (("one device", row.one_device), ("independent", row.independent))
+    of = (("the baseline", row.one_device), ("independent", row.independent))
     return ", ".join(f"{versus.efficiency:.0%} of {name}" for name, versus in of if versus) or row.status
 
 

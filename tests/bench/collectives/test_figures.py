@@ -144,6 +144,7 @@ def test_an_arm_that_was_not_measured_has_no_noise():
     assert list(noise_sentences(sweep(*turns(random.Random(3)), **PAIR))) == []
 
 
+@pytest.mark.slow
 def test_equal_arms_are_called_different_in_at_most_5_of_100_sweeps():
     draw = random.Random(4)
 
@@ -178,6 +179,7 @@ def test_wrong_elements_are_added_up_over_rounds():
     assert figure.wrong == 5
 
 
+@pytest.mark.slow
 def test_95_of_100_intervals_hold_the_true_time():
     draw = random.Random(1)
 

@@ -147,6 +147,7 @@ def test_a_task_on_one_core_is_scheduled_in_batches_and_finds_its_folder(tmp_pat
         assert [agent.text(task=f"worker-{number}") for number in range(3)] == [f"{each} []\n" for each in policies]
 
 
+@pytest.mark.slow
 def test_preparing_a_folder_that_does_not_answer_does_not_stop_heartbeats():
     slow = "import os, time; isdir = os.path.isdir; os.path.isdir = lambda path: time.sleep(1) or isdir(path)"
     source = changed_agent(slow, HEARTBEAT_S=0.1)
@@ -294,6 +295,7 @@ os.kill, os.killpg = spied("kill", os.kill), spied("killpg", os.killpg)
     assert not any(line.split()[1] == str(pid) for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["end of file", signal.SIGTERM, signal.SIGHUP])
 def test_the_agents_clean_up_gives_tasks_the_configured_grace(how, survivors):
     code = (
@@ -539,6 +541,7 @@ def test_all_processes_of_a_killed_agent_are_killed(survivors, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_all_processes_are_killed_if_the_agent_and_its_parent_are(survivors, tmp_path):
     child = f"subprocess.Popen([sys.executable, '-S', '-c', {STUBBORN!r}], start_new_session={{}})\n"
     code = "import subprocess, sys\n" + child.format(False) + child.format(True) + STUBBORN
@@ -653,6 +656,7 @@ def test_a_progress_bar_without_newlines_is_shown_while_it_runs():
         assert [message.text for message in agent.of(Output)] == ["step 1 \u2588", "\u2588\rstep 2"]
 
 
+@pytest.mark.slow
 def test_output_is_the_same_bytes_however_it_is_cut():
     code = (
         "import os, time\n"

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import uuid
 
+import pytest
+
 from tfdist.launch.agent_program.processes import _GUARD, end_agent
 
 MARK = f"#tfdist-{uuid.uuid4().hex}"
@@ -50,6 +52,7 @@ def test_an_agent_that_cannot_be_ended_is_named():
         process.kill()
 
 
+@pytest.mark.slow
 def test_an_agent_that_hangs_is_killed_and_its_parent_ends():
     agent = "import signal, time; signal.signal(1, signal.SIG_IGN); print(flush=True); time.sleep(600)"
     parent = (

@@ -29,6 +29,7 @@ def test_a_login_that_the_sshd_has_dropped_is_tried_again(tmp_path):
         assert list(fleet.hellos) == hosts
 
 
+@pytest.mark.slow
 def test_a_host_whose_logins_are_always_dropped_is_named(tmp_path, survivors):
     with (
         pytest.raises(TfdistError) as caught,

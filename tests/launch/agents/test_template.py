@@ -74,6 +74,7 @@ def test_a_job_with_one_task_needs_no_template(tmp_path):
     assert printed(tmp_path) == ["False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preload", ["tests.no_such_module", "tests.launch.slow_import"])
 def test_tasks_are_executed_if_the_template_fails_or_is_late(preload, tmp_path, survivors):
     job = with_program(python_job(IS_FORKED, {"worker": 2}), preload=preload)

@@ -173,6 +173,16 @@ def test_events_may_hold_anything(events):
     steps.waits()
 
 
+@pytest.mark.parametrize(("waited", "named"), [(20.0, False), (70.0, True)])
+def test_on_gpus_only_a_long_wait_for_input_counts(waited, named):
+    steps = WorkerSteps(WORKERS[:2])
+    for step in range(60):
+        for task, ms in zip(WORKERS, (5.0, waited), strict=False):
+            event = {"step": step, "every": 1, "step_ms": 100.0, "input_ms": [ms], "gpus": [{"index": 0}]}
+            steps.note(task, event, float(step))
+    assert (steps.slow() is not None) == named
+
+
 SLOW = Straggler("worker-1", 0.9, 0.2, 48.0, 40.0, 20.0)
 QUIET = {"time_s": 0.0, "cores": 1.0, "clock_share": 1.0, "disk_free_share": 0.5, "steal_s": 0.0, "throttled_s": 0.0, "other_busy_s": 0.0, "major_faults": 0.0, "sent": 0.0, "resent": 0.0}  # fmt: skip
 
@@ -195,7 +205,7 @@ def test_the_cause_is_what_the_counters_of_this_worker_say(counted, kind, text):
     after = {**QUIET, "time_s": 10.0}
     same = rates_between(QUIET, {**after, **counted})
     assert cause(SLOW, {"worker-0": rates_between(QUIET, after), "worker-1": same}) == (kind, text)
-    if kind not in ("compute", "disk"):  # what hits all alike slows nobody in particular
+    if kind != "compute":  # what hits all alike slows nobody in particular
         assert cause(SLOW, {"worker-0": same, "worker-1": same})[0] == "compute"
 
 

@@ -67,9 +67,17 @@ def test_a_scrape_has_what_the_messages_say(tmp_path):
     assert values["tfdist_log_bytes", "worker-1", ""] == 5
     assert (values["tfdist_restarts_total", "", ""], values["tfdist_stalls_total", "", ""]) == (1, 1)
     assert values["tfdist_gpu_power_watts", "worker-0", "3"] == 300
+    assert values["tfdist_gpu_sm_clock_hertz", "worker-0", "3"] == 1.98e9
     assert values["tfdist_up", "worker-0", ""] == 1
     assert 0 <= values["tfdist_step_age_seconds", "worker-0", ""] < 60
     assert 'job="run"' in text
+
+
+def test_a_process_that_has_ended_has_no_memory(tmp_path):
+    text, _ = publish(MetricsOptions(("127.0.0.1", 0)), tmp_path / "run", [*MESSAGES, exited("worker-0", 0)])
+    values = samples_of(text)
+    assert values["tfdist_cpu_seconds_total", "worker-0", ""] == 7.5
+    assert not {"tfdist_resident_memory_bytes", "tfdist_gpu_memory_bytes"} & {name for name, *_ in values}
 
 
 def test_the_file_is_whole_and_written_at_the_end(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.launch.supervisors import supervisor_of
 from tfdist.launch.agents.inbox import Note
-from tfdist.launch.agents.messages import Event, Inspect, Inspected, Listening
+from tfdist.launch.agents.messages import Event, Inspect, Inspected, Listening, Started
 from tfdist.launch.supervision.straggler_watch import JUDGE_S, LINE_S, NO_EVIDENCE_S
 
 QUIET = {"cores": 1.0, "clock_share": 1.0, "disk_free_share": 0.5}
@@ -22,8 +22,8 @@ class Training:
         self.supervisor.deadlines.clear()
         self.watch.start(0.0)
 
-    def train(self, seconds, own_ms, load=(), answers=True, every_s=1.0):
-        """`load`: what is counted each second of a task."""
+    def train(self, seconds, own_ms, load=(), answers=True, every_s=1.0, throttles=()):
+        """`load`: what is counted each second of a task; `throttles`: why its GPU is slowed down."""
         for _ in range(int(seconds / every_s)):
             self.now += every_s
             for task, counters in dict(load).items():
@@ -36,6 +36,7 @@ class Training:
                     "every": 1,
                     "step_ms": 100.0,
                     "own_ms": [ms],
+                    "gpus": [{"throttle": dict(throttles).get(task, "")}],
                 }
                 self.watch.note(Event(task, self.now, event), self.now)
             self.supervisor.deadlines.run_due(self.now)
@@ -96,6 +97,43 @@ def test_a_host_that_does_not_answer_is_named_all_the_same():
     training.train(30 + NO_EVIDENCE_S + JUDGE_S, SLOW, answers=False)
     assert len(training.texts()) == 1
     assert training.texts()[0].endswith("it computes for 90 ms, the others for 50 ms")
+
+
+def test_silence_and_a_restart_of_one_task_say_nothing():
+    training = Training()
+    training.train(60, SLOW)
+    training.now += 120
+    training.supervisor.deadlines.run_due(training.now)
+    training.watch.note(Started("worker-0", 1, 0.0), training.now)
+    training.train(10, SLOW)
+    assert len(training.texts()) == 1
+    assert training.watch.reports[0].until - training.watch.reports[0].since < 90
+
+
+def test_the_attempt_after_a_restart_does_not_repeat_a_line():
+    training = Training()
+    training.train(60, SLOW)
+    (before,) = training.watch.reports
+    after = Training()
+    after.now = training.now
+    after.watch.follow(training.watch)
+    after.train(120, SLOW)
+    assert after.texts() == []
+    (held,) = after.watch.reports
+    assert held.task == "worker-1"
+    assert held.until - held.since == pytest.approx(before.until - before.since + 118, abs=1.0)
+    after.train(120, EQUAL)
+    assert after.texts() == ["worker-1 no longer holds the others up"]
+
+
+@pytest.mark.parametrize(
+    ("other", "cause"),
+    [("", "its GPU is slowed down: power cap"), ("power cap", "it computes for 90 ms, the others for 50 ms")],
+)
+def test_a_gpu_that_is_slowed_down_as_the_others_are_is_no_cause(other, cause):
+    training = Training()
+    training.train(60, SLOW, throttles={"worker-0": other, "worker-1": "power cap"})
+    assert [text.rpartition("; ")[2] for text in training.texts()] == [cause]
 
 
 def test_an_asynchronous_worker_that_starts_again_is_not_slow():

@@ -83,6 +83,19 @@ def test_a_window_of_asynchronous_workers_ends_with_its_last_step():
     assert log.take_observed() == {}
 
 
+def test_a_window_that_is_displayed_has_the_updates_of_each_worker(monkeypatch):
+    sent = []
+    monkeypatch.setattr(
+        "tfdist.models.training.windows.events.emit",
+        lambda name, **event: sent.append(event) if name == "step" else None,
+    )
+    workers = Workers()
+    log = log_of(workers)
+    log.quiet = False
+    AsyncSteps(workers, SPEC, TICKETS).windows((3, 2), log)
+    assert [(event["updates"], event["staleness"]) for event in sent] == [([2, 1], [0.5, 1.0]), ([1, 1], [1.0, 1.0])]
+
+
 def test_updates_of_the_windows_are_counted_by_worker_and_staleness():
     workers = Workers()
     spec = TrainingSpec(strategy=StrategyName.BETWEEN_GRAPH, workers=2, ps=1, batch_size=8, count_updates=True)
