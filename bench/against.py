@@ -107,7 +107,7 @@ def base_version(against: str | None) -> Iterator[Version | None]:
             try:
                 if added.returncode:
                     reason = " ".join(added.stderr.split())
-                    raise TfdistError(f"--against {against}: git makes no worktree ({reason}); give a folder instead")
+                    raise TfdistError(f"--against {against}: git worktree failed ({reason}); give a folder instead")
                 folder = tree / _git("rev-parse", "--show-prefix").stdout.strip()
                 yield Version(folder, f"git switch --detach {against[:12]} && ")
             finally:

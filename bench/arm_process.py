@@ -45,7 +45,7 @@ class ArmStart:
     arm: str
     incarnation: int
     spec: StrategyChoice
-    """Without a command a TrainingSpec or a CollectiveSpec."""
+    """A TrainingSpec or a CollectiveSpec, unless there is a command."""
     command: tuple[str, ...]
     """The user's own program; empty: the built-in training."""
     machines: Machines

@@ -121,7 +121,7 @@ class Block:
     incarnation: int
     """The start of the processes that the turns belong to; if each turn has fresh processes, the round."""
     folder: str = ""
-    """Folder, in a report over several: turns of different folders did not alternate. And what else sets arms apart."""
+    """Folder, in a report over several, and whatever else separates arms whose turns did not alternate."""
 
 
 @dataclass(frozen=True)

@@ -206,14 +206,14 @@ def only_writer(root: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def check_new(root: Path, way_out: str) -> None:
+def check_new(root: Path, fix: str) -> None:
     """Refuse a folder for new results that has files, or in which none can be created.
 
     Raises:
-        TfdistError: with `way_out` if it has files.
+        TfdistError: with `fix` if it has files.
     """
     if root.is_dir() and any(root.iterdir()):
-        raise TfdistError(f"--out {root} is not empty: {way_out}")
+        raise TfdistError(f"--out {root} is not empty: {fix}")
     check_writable(root, "--out")
 
 

@@ -258,7 +258,7 @@ class Group:
         self.save(record, member.start.run_dir)
         hopeless = record.status == RecordStatus.TIMEOUT or record.reason.endswith(NO_STEP) or self.failed
         if hopeless and member.start.command and not self.memory.available and not self.stopping:
-            ending = f"no arm has measured a step before it, so the bench ends here (logs: {member.start.run_dir})"
+            ending = f"no arm has measured a step yet, so the bench stops (logs: {member.start.run_dir})"
             raise TfdistError(f"{arm}: {record.reason}; {ending}", ExitCode.FAILED)
         stopped = record.status == RecordStatus.INTERRUPTED and not self.stopping  # with 'tfdist stop'
         if stopped or record.status in FAILURES:

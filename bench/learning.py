@@ -61,7 +61,7 @@ class Point:
     """One evaluation on the held-out examples."""
 
     examples: float
-    """That the model was trained with; by all workers together unless they train models of their own."""
+    """Examples that the model was trained with: of all workers together, unless each trains a model of its own."""
     seconds: float
     """Seconds in which these examples are trained, at the speed of the turns; without starts and evaluations."""
     loss: float

@@ -61,7 +61,7 @@ def read_sweep(strategy: str | None, devices: str | None, workers: str | None) -
     for other in given.keys() - {key}:
         raise TfdistError(f"--{other} {given[other]}: a sweep of {strategy} takes --{key} instead")
     if not given:
-        fix = f"give the counts, too, as --{key} 1,2,4; or --arm to choose of a suite"
+        fix = f"add --{key} 1,2,4 for a sweep; or use --arm to choose arms of a suite"
         raise TfdistError(f"--strategy {strategy}: {fix}")
     return ScalingSweep(name, parse_counts(given[key], f"--{key}"))
 

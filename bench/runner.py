@@ -62,11 +62,11 @@ class TurnRunner:
     templates: Templates = field(default_factory=Templates)
     """Those of the incarnation."""
 
-    def run(self, measure: Callable[[], None], way_out: str) -> int | None:
+    def run(self, measure: Callable[[], None], fix: str) -> int | None:
         """Call `measure`; returns the number of the signal that interrupted it, or None. No process is left.
 
         Raises:
-            TfdistError: a result could not be saved, with this way out.
+            TfdistError: a result could not be saved; `fix` says what to do.
         """
         with interruptions(self.news.put):
             try:
@@ -74,12 +74,12 @@ class TurnRunner:
             except InterruptedBenchError as interruption:
                 number = counted(len(self.group.members) if self.group else 0, "arm")
                 name = signal_name(interruption.signal)
-                self.hooks.progress.note(f"{name}: stopping {number}; again: at once. The figures so far follow")
+                self.hooks.progress.note(f"{name}: stopping {number}; a second one kills them. Turns so far are kept")
                 self.stop(interruption.signal)
                 return interruption.signal
             except OSError as error:
                 what = f"cannot write to {self.root} ({error.strerror or error})"
-                raise TfdistError(f"{what}: {way_out}", ExitCode.FAILED) from None
+                raise TfdistError(f"{what}: {fix}", ExitCode.FAILED) from None
             finally:
                 self.stop(SIGTERM, STOPPED_BY)
                 self.templates.close()
@@ -161,8 +161,8 @@ def run_bench(
             refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
             append_line(BenchPaths(root).records, dumps(refused.to_json()))
     run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until, more=more)
-    way_out = f"free space, or make it writable, then continue with --resume {root}"
-    return run.run(partial(run.measure, incarnations), way_out)
+    fix = f"free space, or make it writable, then continue with --resume {root}"
+    return run.run(partial(run.measure, incarnations), fix)
 
 
 @dataclass(kw_only=True)
@@ -309,7 +309,7 @@ class _BenchRun(TurnRunner):
                 repeats += [run for run in of_round if run.arm in both]
         if repeats and len(bad) <= len(done) / 2 and not self._is_over():
             turns = counted(sum(run in bad for run in repeats), "disturbed turn")
-            self.hooks.progress.note(f"repeating {turns} beside what they are compared with")
+            self.hooks.progress.note(f"repeating {turns}, with the arms that they are compared with")
             self.pending += repeats
             list(self._measure_runs(group, repeats, repeated=True))
 

@@ -122,7 +122,7 @@ class Session:
 
     @cached_property
     def to_run(self) -> tuple[PlannedRun, ...]:
-        """Runs in order. Rounds that arms still lack have their partners again, unless one learns or none alternate."""
+        """Turns to measure, in order: missing ones, and again those that they are compared with, if turns alternate."""
         left = tuple(run for run in self.planned if run not in self.done)
         learns = any(one.arm == self.baseline and accuracy_of(one.observed) is not None for one in self.before)
         partners = self.bench.suite.partners(self.arms.specs, self.baseline)
@@ -130,7 +130,7 @@ class Session:
 
     @property
     def unit(self) -> str:
-        """What is counted in a second: of programs of the user's own, what they call examples."""
+        """Unit of the throughput; examples/s for programs of the user."""
         return "examples/s" if self.arms.commands else "images/s"
 
     @property
@@ -185,7 +185,7 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
     bench = _with_stop(session, options)
     if bench.precision is not None:
         end = "" if options.budget_s is None else f" or {duration(options.budget_s)} are over"
-        sure = f"until each ratio is sure to within {100 * bench.precision:.2g}%{end}"
+        sure = f"until each ratio is known to within {100 * bench.precision:.2g}%{end}"
         note = f"more starts follow, up to {bench.most_starts} of each arm, {sure}"
         session = replace(session, notes=(*session.notes, note))
     session = replace(session, bench=bench)
@@ -198,7 +198,7 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
 def _with_stop(session: Session, options: BenchOptions) -> BenchFile:
     """The bench with what ends it: for versions as many starts as their noise asks for, unless options say how many.
 
-    A resumed bench goes on as it began.
+    A resumed bench keeps the limits that it was started with.
     """
     bench, suite = session.bench, session.bench.suite
     if options.precision is not None:

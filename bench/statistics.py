@@ -54,7 +54,7 @@ class Figure:
 
     images_per_s: float
     interval: Interval | None
-    """Without the drift that all arms share. None: fewer than FEWEST_ROUNDS."""
+    """The interval of `images_per_s`, free of the drift that all arms share. None: fewer than FEWEST_ROUNDS."""
     rounds: int
 
 
@@ -101,7 +101,7 @@ class Estimate:
     """Standard deviation of the logarithm beside that variance, known."""
 
     def interval(self, error: float) -> Interval | None:
-        """That of the images/s or the ratio; None without a variance, or too wide to say anything."""
+        """The interval of the images/s or the ratio; None without a variance, or if it is too wide to say anything."""
         half = self._half(error)
         return Interval(math.exp(self.log - half), math.exp(self.log + half), 1 - error) if half < _WIDEST else None
 
@@ -138,7 +138,7 @@ class OddStart:
 
     arm: str
     block: Block
-    """Block of its turns; the round says nothing."""
+    """Block of its turns; its `round` has no meaning here."""
     change: float
     """0.1: 10 % faster than the arm's other starts, beside the same arms."""
 

@@ -140,7 +140,7 @@ def _search(session: Session, hooks: RunnerHooks, default: str, candidates: Sequ
             for arm, of_arm in rates.items()
         }
         candidates = faster_half(beside, default, candidates)
-        hooks.progress.note(f"after round {blocks[-1][-1].round}, still in: {', '.join(candidates) or 'none'}")
+        hooks.progress.note(f"after round {blocks[-1][-1].round}, candidates left: {', '.join(candidates) or 'none'}")
     return Tuning(default)
 
 
@@ -165,7 +165,7 @@ def _measure(
     measured = [arm for arm in arms_of([read_folder(session.root, "")]) if arm.arm in arms]
     rates = {arm.arm: {block: rate for block, rate in arm.rates.items() if block.round > after} for arm in measured}
     if signal is None and not rates.get(arms[0]):
-        raise TfdistError(f"{arms[0]}, the default, has no figure: {session.root} says why", ExitCode.FAILED)
+        raise TfdistError(f"the default arm {arms[0]} was not measured: see {session.root / 'runs'}", ExitCode.FAILED)
     return rates, signal
 
 

@@ -189,12 +189,12 @@ OPTIONS: dict[str, Any] = option_rows(
     against=(
         str,
         "Run each arm also with an earlier version of your program, in turns with it: another folder, or a git "
-        "revision, for example HEAD~1. Adds starts until every ratio is sure to within 7%.",
+        "revision, for example HEAD~1. Adds starts until each ratio is known to within 7%.",
     ),
     fail_slower=(
         str,
-        "With --against: exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05. Asks "
-        "for more starts.",
+        "With --against: exit with code 1 if the whole interval of an arm is slower by more than this: 5% or "
+        "0.05. Adds starts.",
     ),
     baseline=(str, "The arm that all others are compared with. Default: the suite's, or one-device."),
     explain=(bool, "Divide the time that each arm of several devices loses into its causes. Adds the arms it needs."),
@@ -212,7 +212,7 @@ OPTIONS |= option_rows(
     ),
     isolated=(bool, "Restart an arm's processes for each turn, with no other arm alive. Slow."),
     budget=(Seconds, "As many starts and rounds as fit into this time, as 10m. With --rounds: at most that many."),
-    precision=(str, "Add starts until every ratio is sure to within this share, for example 3%, or --budget is over."),
+    precision=(str, "Add starts until every ratio is known to within this share, as 3%, or --budget is used up."),
     seed=(int, "Seed of the order of starts and turns. Default: the suite's."),
 )
 OPTIONS |= option_rows(
@@ -300,8 +300,8 @@ def bench(
       tfdist bench --suite cpu --collectives bench_results/20260101T120000Z-collectives
       tfdist bench --suite cpu --export github > figures.json
 
-    An arm's processes start once in an incarnation and wait while other arms have their turns. Every turn is saved
-    when it ends. After Ctrl-C, the report covers the turns so far.
+    An arm's processes are started --incarnations times, and wait while other arms have their turns. Every turn is
+    saved when it ends. After Ctrl-C, the report covers the turns so far.
 
     Your own program says what a step is with tfdist.measure.steps() or tfdist.measure.Callback().
 

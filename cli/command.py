@@ -168,7 +168,7 @@ class Scheduled(TyperGroup):
         _check_texts(ctx)
         if args[0] not in self.commands and not ctx.resilient_parsing:
             known = ", ".join(self.commands)
-            what = "does not run there" if args[0] in SENTENCES else "is no command"
+            what = "cannot be scheduled" if args[0] in SENTENCES else "no such command"
             raise TfdistError(f"{self.name} {args[0]}: {what}; after its options, {self.name} takes one of {known}")
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and _command(name), rest

@@ -83,10 +83,10 @@ def _short(value: str) -> str:
 
 OPTIONS = option_rows(
     OUTPUT,
-    fail_slower=(str, "Exit with code 1 if an arm is surely slower by more than this share: 5% or 0.05."),
+    fail_slower=(str, "Exit with code 1 if an arm's whole interval is slower by more than this: 5% or 0.05."),
     fail_inconclusive=(bool, "With --fail-slower: exit with code 4 if an arm may be slower than that."),
     same_work=(bool, "Your own program does the same work in both, although its command lines differ."),
-    baseline=(str, "The arm that stands for the machine's speed, or none to compare images/s. Default: one-device."),
+    baseline=(str, "The arm that speed-ups are relative to, or none to compare images/s. Default: one-device."),
     arm=(list[str], "With more than two benches: only the arms that match, as 'mirrored/*'. Repeatable."),
     out=(Path, "Write a report into this folder: report.html with a plot, report.md, compare.csv."),
 )

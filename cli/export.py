@@ -50,7 +50,7 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
         raise TfdistError(f"RUN {run}: its checkpoints are in {source.folder}; copy that folder here and export it")
     listing = listing_of(source)
     if source.run is not None and source.run.command:
-        raise TfdistError(f"RUN {run}: was of your own program; only the built-in training can be exported")
+        raise TfdistError(f"RUN {run}: ran your own program; only the built-in training can be exported")
     if listing.newest is None:
         raise no_checkpoint(source, listing)
     for problem in listing.problems.values():

@@ -167,7 +167,7 @@ def launch(
     name: Annotated[str, option("--name", "Name of the run, used for its folder.")] = "launch",
     runs_dir: RunsDir = RUNS_DIR,
     metrics: Annotated[str | None, option("--metrics", "Serve Prometheus figures at [HOST]:PORT.")] = None,
-    metrics_file: Annotated[Path | None, option("--metrics-file", "Write them to this file every 5 s.")] = None,
+    metrics_file: Annotated[Path | None, option("--metrics-file", "Write the figures to this file every 5 s.")] = None,
     detach: Annotated[bool, option("--detach", "Return when the tasks run; see 'tfdist logs'.", short=("-d",))] = False,
     dry_run: Annotated[
         bool, option("--dry-run", "Print each task's TF_CONFIG, variables and command; start nothing.")

@@ -53,7 +53,9 @@ def stacks(
         nothing = "no answer" if name in left else "not running"
         typer.echo(f"=== {name}\n{text.rstrip() or nothing}\n")
     if left:
-        raise TfdistError(f"no answer from {shortened(sorted(left))}: its host may be lost", ExitCode.FAILED)
+        raise TfdistError(
+            f"no answer from {shortened(sorted(left))}: check the host with 'tfdist doctor'", ExitCode.FAILED
+        )
 
 
 def _ask(run_dir: RunDir, wanted: set[str]) -> set[str]:

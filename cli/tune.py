@@ -82,7 +82,7 @@ def _announce(session: Session, default: str, candidates: Sequence[str], stream:
 def _texts(tuning: Tuning, session: Session, command: str) -> list[str]:
     folder = f"all turns are in {session.root}: see 'tfdist report {shlex.quote(str(session.root))}'"
     if tuning.interrupted is not None:
-        return ["interrupted before the options were compared: these figures name no best ones", folder]
+        return ["interrupted before the final comparison: no options are recommended", folder]
     ratio = f"; {tuning.best}: {tuning.comparison}" if tuning.comparison else ""
     if not tuning.best:
         return ["nothing to compare: no candidate has a figure", folder]

@@ -87,7 +87,7 @@ def check_gpus(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machi
         if not machine.gpus:
             raise MissingHardwareError(f"{option} needs GPUs, and none was found: {fix}")
     if len(memory) > 1:
-        raise TfdistError(f"{' and '.join(memory)}: a limited memory is taken at the start; omit one of them")
+        raise TfdistError(f"{' and '.join(memory)}: TensorFlow takes a limited memory at once; omit one of them")
     if choice.logical_gpus is None:
         return
     parts = f"--set logical_gpus={choice.logical_gpus}"
@@ -146,7 +146,7 @@ def check_strategy(choice: StrategyChoice, chosen: Mapping[str, Any], machine: M
 def check_combinations(spec: TrainingSpec) -> None:
     """Refuse combinations of strategy, Keras, API, precision and devices that TensorFlow cannot train."""
     if not CATALOG[spec.strategy].trains_built_in:
-        raise TfdistError(f"--strategy {spec.strategy}: only a program of your own trains so: add -- python train.py")
+        raise TfdistError(f"--strategy {spec.strategy}: only for your own program; add it, as -- python train.py")
     keras = f"--keras {spec.keras}"
     refuse(keras_refusal(spec.strategy, spec.keras, spec.api), f"{keras} --api {spec.api} --strategy {spec.strategy}")
     exchange_checks.check_graph(spec)

@@ -20,7 +20,7 @@ def check_backup_workers(choice: StrategyChoice) -> None:
     """
     backup = f"--set backup_workers={choice.backup_workers}"
     if choice.backup_workers and not choice.sync:
-        raise TfdistError(f"{backup}: asynchronous workers wait for nobody; add --sync, or omit it")
+        raise TfdistError(f"{backup}: asynchronous workers do not wait for each other; add --sync, or omit it")
     if choice.backup_workers >= choice.workers:
         raise TfdistError(
             f"{backup}: a step needs the gradients of at least one of the {choice.workers} workers; use "

@@ -17,7 +17,7 @@ from tfdist.strategies.options import StrategyName
 ATTEMPT = "TFDIST_ATTEMPT"
 """How often the other launcher has restarted the job; not set: it does not say."""
 ONE_TASK = "no cluster in the environment: this is the only task"
-"""A note."""
+"""The note if `--inherit auto` finds no cluster."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ def check_task(found: ClusterRole, job: Job, spec: StrategyChoice, *, own: bool)
             f"{found.origin}: its task is {found.task.name}, but the built-in training under {spec.strategy} has no "
             f"{found.task.role}: {fix}"
         )
-    missing = roles - {"evaluator"} - _roles(found.cluster)
-    if missing and not own:
-        raise TfdistError(f"{found.origin}: its cluster has no {missing.pop()}, which {spec.strategy} needs: add one")
+    missing = [] if own else sorted(roles - {"evaluator"} - _roles(found.cluster))
+    if missing:
+        raise TfdistError(f"{found.origin}: its cluster has no {missing[0]}, which {spec.strategy} needs: add one")
 
 
 def task_note(found: ClusterRole) -> str:

@@ -180,7 +180,7 @@ def why_not_traced(*, own: bool, hosts: Collection[Host]) -> str:
     """Why tf.profiler cannot trace a job: the user's own program or the built-in training, on these hosts; or empty."""
     if own:
         return "it runs your own program, which can call tf.profiler.experimental itself"
-    return "" if all(host.local for host in hosts) else "its tasks would write it on other hosts"
+    return "" if all(host.local for host in hosts) else "traces would be written on the other hosts"
 
 
 def with_trace(planned: PlannedLaunch, folder: str) -> PlannedLaunch:
@@ -249,7 +249,7 @@ def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[Trai
 
 
 def _program_notes(program: Program, choices: Mapping[str, Any]) -> Iterator[str]:
-    """What a Python program may not expect of its environment, and the user did not choose."""
+    """Notes on the environment of a Python program that the user did not choose: which Keras `tf.keras` is."""
     imports_keras = re.search(r"^\s*(import|from) keras\b", _source(program.argv), re.MULTILINE)
     if program.python and "keras" not in choices and LEGACY_KERAS not in program.env and not imports_keras:
         yield "tf.keras is tf_keras (Keras 2) in the program; choose Keras 3 with --keras 3"

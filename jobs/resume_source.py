@@ -144,10 +144,10 @@ def find_resumed(
         )
     if source.run is not None and source.run.command and not command:
         raise TfdistError(
-            f"{option}: that run was of your own program; give its command again: tfdist launch {option} -- COMMAND"
+            f"{option}: that run ran your own program; give its command again: tfdist launch {option} -- COMMAND"
         )
     if source.run is not None and command and not source.run.command:
-        raise TfdistError(f"{option}: that run was of the built-in training; omit the COMMAND")
+        raise TfdistError(f"{option}: that run ran the built-in training; omit the COMMAND")
     if not shared:
         _refuse_if_used(source.folder, runs_dir)
     only_tasks_read_it = "://" in source.folder or (remote and not Path(source.folder).exists())

@@ -42,7 +42,7 @@ def place(roles: Mapping[str, int], slots: Mapping[Host, int | None]) -> dict[Ta
     }
     idle = [host.name for host in slots if host not in hosts.values()]
     if idle:
-        raise TfdistError(f"no task is left for {', '.join(idle)}: use more workers, or --exclude {idle[0]}")
+        raise TfdistError(f"no task for {', '.join(idle)}: use more workers, or --exclude {idle[0]}")
     return hosts
 
 

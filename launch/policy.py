@@ -82,9 +82,9 @@ class Policy:
     rejoin_s: float = 30.0
     """Time between two connections to a host that was lost, or is new, while the job runs on others."""
     silence_s: float = 10.0
-    """Without a message from an agent on another host, until it counts as lost."""
+    """Time without a message from an agent on another host, until it counts as lost."""
     launcher_timeout_s: float = 60.0
-    """Without a message from the launcher, until an agent on another host stops its tasks."""
+    """Time without a message from the launcher, until an agent on another host stops its tasks."""
     kill_wait_s: float = 0.0
     """Time between the SIGTERM that a scheduler sends to all processes of a job, and its SIGKILL; 0: there is no
     scheduler, or it sends signals to the launcher alone."""
@@ -100,7 +100,7 @@ class Policy:
     """Time for that checkpoint, if `grace_s` is shorter and there is no `kill_wait_s`. Kubernetes sends SIGKILL 30 s
     after SIGTERM by default."""
     stall_timeout_s: float | None = 300.0
-    """Without a step from any task, until the job is stopped; None: no limit."""
+    """Time without a step from any task, until the job is stopped; None: no limit."""
     inspect_s: float | None = None
     """Interval of inspections of all processes, for figures about them; None: as often as the supervision needs it."""
     stop_on_nan: bool = False

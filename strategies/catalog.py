@@ -289,5 +289,5 @@ def exchange_of(strategy: StrategyName, sync: bool) -> Exchange:
 
 
 def use_a_cluster() -> str:
-    """The way out for a strategy without a cluster, as the end of a sentence."""
+    """How to fix a strategy without a cluster, as the end of a sentence."""
     return f"use one of {', '.join(name for name, row in CATALOG.items() if row.has_cluster)}"

@@ -40,7 +40,7 @@ class BenchPoint:
     bench: BenchLabel
     row: ArmRow
     change: Change | None
-    """Since the bench before that measured it; None: there is none."""
+    """Change since the last bench that measured it; None: it is the first."""
     other_machine: bool
     """Whether that one was of another machine."""
 

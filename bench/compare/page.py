@@ -47,11 +47,11 @@ def sentences(compared: ComparedFolders) -> Iterator[str]:
         yield f"warning: another machine ({'; '.join(compared.machine)}): ratios compare the machines, too."
     intervals = [each.comparison.interval for each in compared.changes if each.comparison]
     if halves := [_half(found) for found in intervals if found]:
-        yield f"A change of less than about {median(halves):.0%} cannot be told from the noise of these benches."
+        yield f"Changes of less than about {median(halves):.0%} are within the noise of these benches."
     plain = next((each.comparison.interval for each in compared.changes if each.comparison and not each.anchored), None)
     size = f"of less than about {_half(plain):.0%} " if plain else ""
     yield (
-        f"A change {size}that all arms share cannot be told from the machine of the day: measure two versions in one "
+        f"A change {size}that all arms share may be one of the machine's speed: measure two versions in one "
         "bench, with 'tfdist bench --against'."
     )
     if len(halves) < len(intervals):

@@ -57,7 +57,7 @@ class ScalingCurve:
     pays_interval: tuple[int, int | None]
     gradient_bytes: int
     link: RingLink | None
-    """That it is predicted for; None: the one that was measured."""
+    """The link that it is predicted for; None: the one that was measured."""
     fit: RingFit | None = None
     """Fit of its exchange; None: an asynchronous arm."""
     service: float | None = None

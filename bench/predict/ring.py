@@ -103,7 +103,7 @@ def ring_lines(sweep: Sweep, communication: Communication, gpus: bool) -> tuple[
     )
     if len({line.bytes for line in lines}) < 2:
         raise TfdistError(
-            f"{len(lines)} right all-reduces by {wanted} between processes in the sweep: a prediction needs several "
+            f"the sweep has {len(lines)} correct all-reduces by {wanted} between processes: a prediction needs several "
             f"sizes; measure with 'tfdist collectives --workers 2 --communication {wanted} --sizes 1K:64M'"
         )
     return lines

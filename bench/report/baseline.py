@@ -95,7 +95,7 @@ def _size(arm: ArmRecords, which: Baseline) -> tuple[Any, ...]:
 
 
 def _keys(arm: ArmRecords, which: Baseline) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Arms of one size that have one of them in common have no `differences`."""
+    """Arms with one of these keys in common have no `differences`: the same work and batch, of a device or of all."""
     record = arm.measured[0]
     work = (*(repr(record.spec.get(key)) for key in _WORK), *(repr(record.hardware.get(key)) for key in _MACHINE))
     batch, every = batches(record)

@@ -93,7 +93,7 @@ def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow])
         sure = ", measurably faster than every other arm" if len(rivals) > 1 and every else ""
         sentences = [f"{which}: {best.rate:.1f} images/s for the whole job on {devices}{sure}."]
     if apart := [row.arm for row, of in others_over(best, rivals) if not of.interval]:
-        sentences += [f"{shortened(apart)} cannot be compared with it: too few turns beside the same arms."]
+        sentences += [f"{shortened(apart)} cannot be compared with it: too few rounds in common."]
     one, independent = best.one_device, best.independent
     if one and one.label != best.label:
         verdict, limits = difference(one.comparison), between(one.comparison.interval, ".2f")
@@ -213,10 +213,10 @@ affects all arms alike.
   windows of some steps; the clock is read at their edges only, after the devices have finished.
 - **images/s** is the whole job's: examples over wall time, all windows together, never a mean of rates. A window of a
   synchronous job costs the time of its slowest process. Of an asynchronous job, the applied examples are counted, on
-  the coordinator's clock. Of trainings without exchange, all are counted until the first of them is through.
+  the coordinator's clock. Trainings without exchange all count until the first of them has finished.
 - **Statistics.** The model is log images/s = arm + round + rest. The figure of an arm is its geometric mean over
-  starts, and of each start over its rounds; a speed-up is the ratio of two figures. Intervals rest on the starts. The
-  one that is shown decides: an arm is faster or slower if its interval of the speed-up excludes 1, and if equal arms
+  starts, and of each start over its rounds; a speed-up is the ratio of two figures. Intervals are computed from starts.
+  The one that is shown decides: an arm is faster or slower if its interval of the speed-up excludes 1, and equal arms
   (A/A) do not differ by as much. With fewer than 3 rounds there is no interval, and with fewer than 4 starts no verdict
   on less than 5 %.
 - **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
@@ -228,8 +228,8 @@ affects all arms alike.
   of the workers, and processes on one host exchange data through its memory, not over a network: measure hosts with
   `--hosts`.
 - **Losses.** Synchronous arms of the same work, seed, batch and number of replicas must have the same losses. An arm
-  that has not is `wrong`, and is not ranked. Nor is one whose number of replicas is not the planned one, or that is
-  faster for sure than as many devices can be. Arms of a program of yours are ranked at equal work: the same number of
+  that does not is `wrong`, and is not ranked; nor is one whose number of replicas is not the planned one, or whose
+  efficiency is measurably above what is possible. Arms of your own program are ranked at equal work: the same number of
   examples per step, of a device or of all.
 - **Costs.** Start-up: from the start of the slowest process to the end of its first step. CPU s per s: CPU seconds of
   all processes of the job, per second of its turns. Percentiles: of the windows' times per step of all devices. Memory
@@ -331,7 +331,7 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     measured = ReportData(folders, without_refused(rows), notes, sweeps)
     environment = environment_of(records)
     listings = {
-        "Arms that did not complete, or not as they should": list(_failures(rows)),
+        "Failed, incomplete and invalid arms": list(_failures(rows)),
         "Repeated turns": list(_replaced(folders)),
         "Unreadable records": [text for folder in folders for text in folder.skipped],
     }

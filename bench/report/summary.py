@@ -173,7 +173,7 @@ class ArmRow(ArmRecords):
             if versus and limits and limits.low > bound:
                 return (
                     f"{self.devices} devices are {versus.comparison.ratio:.2f} times as fast as {versus.label}, an "
-                    f"efficiency of {versus.efficiency:.0%}, for sure more than {bound:.0%}"
+                    f"efficiency of {versus.efficiency:.0%}, and its whole interval is above {bound:.0%}"
                 )
         return ""
 
@@ -184,7 +184,7 @@ class ArmRow(ArmRecords):
         return reasons.get(self.status, self.contradiction)
 
     def has_batch_of(self, other: "ArmRow") -> bool:
-        """Whether a step has as many examples of a device or of all; of the built-in training the suite decides."""
+        """Whether both have the same batch, of a device or of all. Always true of the built-in training."""
         same = self.batch_global == other.batch_global or self.batch_per_replica == other.batch_per_replica
         return same or "command" not in self.spec
 

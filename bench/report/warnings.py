@@ -165,8 +165,8 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
         versions = [(row.label, row.one_device.label) for row in rows if row.has_base and row.one_device]
         compared = versions or [(row.label, rows[0].label) for row in rows[1:]]
         widest = max((rows[0].statistics.ratio(*pair).half_width() for pair in compared), default=math.inf)
-        noise = f"ratios sure to within {widest:.1%}" if math.isfinite(widest) else "unknown noise"
-        found.append((noisy if widest > LIMIT else good, f"{noise}, without an arm twice under two names (A/A)"))
+        noise = f"ratios known to within {widest:.1%}" if math.isfinite(widest) else "unknown noise"
+        found.append((noisy if widest > LIMIT else good, f"{noise}, without two equal arms (A/A)"))
     for pair, limits in same:
         sure, most = max(limits.low, 2 - limits.high) - 1, max(limits.high, 2 - limits.low) - 1
         differs = pair.comparison.verdict is not ArmVerdict.CANNOT_TELL  # a difference where there is none

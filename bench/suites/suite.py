@@ -133,7 +133,7 @@ def parse_suite(table: Mapping[str, Any], source: str) -> Suite:
             values[_field(key)] = check_value(key, value, kind, source)
     suite = _with_incarnations(Suite(parse_arms(table, source), **values), "incarnations" in values)
     if suite.isolated and suite.incarnations != values.get("incarnations", suite.incarnations):
-        raise TfdistError(f"{source} is isolated, which is an incarnation for each turn: omit incarnations")
+        raise TfdistError(f"{source} is isolated, so each turn starts the processes again: omit incarnations")
     check_baseline(suite, f"{source} has baseline = {suite.baseline!r}")
     if suite.preset is not None and suite.preset not in PRESETS:
         raise TfdistError(f"{source} has preset = {suite.preset!r}: {did_you_mean(suite.preset, PRESETS)}")
@@ -202,9 +202,9 @@ def adjust(suite: Suite, changes: Mapping[str, Any]) -> Suite:
     """
     given = {key: value for key, value in changes.items() if value is not None}
     if given.get("isolated") and "incarnations" in given:
-        raise TfdistError("--isolated is an incarnation for each turn: omit --incarnations")
+        raise TfdistError("--isolated: starts the processes again for each turn; omit --incarnations")
     if given.get("isolated") and suite.until_accuracy is not None:
-        raise TfdistError(f"--isolated: suite {suite.name} trains from turn to turn; omit it")
+        raise TfdistError(f"--isolated: arms of suite {suite.name} continue their training in each turn; omit it")
     if "rounds" in given and suite.incarnations == suite.rounds:  # limited by them
         suite = replace(suite, incarnations=max(suite.incarnations, Suite.incarnations))
     adjusted = _with_incarnations(replace(suite, **given), "incarnations" in given)

@@ -95,7 +95,7 @@ class NextTurn:
 
 
 Content = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note | StacksWanted
-"""What arrives."""
+"""What an inbox delivers."""
 Message = Content | Restarting | Stopped
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""

@@ -84,7 +84,7 @@ class Outcome:
     """Why the job was not restarted after its last failure; empty if no restart was asked for. Before that
     decision: why a restart would not help."""
     signal: int = 0
-    """That interrupted the launcher; 0: none did."""
+    """The signal that interrupted the launcher; 0: none did."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

@@ -45,7 +45,7 @@ class Straggler:
     own_ms: float = 0.0
     """Its own time in a step; of a user's program, that for its batch."""
     others_ms: float = 0.0
-    """That of the others, the median."""
+    """Own time of the others, the median."""
     input_ms: float | None = None
     """The part of `own_ms` in which it waits for its batch; None: unknown."""
     others_input_ms: float | None = None

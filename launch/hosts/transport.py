@@ -194,8 +194,8 @@ FAULTS: tuple[_Fault, ...] = (
     ),
     (
         r"(?m)^(?=.*sh -c )(?=.*printf)(?=.*(?:not found|No such file))",
-        "fewer shells than in --transport parse the command",
-        "write {{command}}, or {{command:2}} with a smaller number",
+        "--transport quotes {{command}} for more shells than parse it",
+        "use {{command}}, or {{command:N}} with a smaller number N",
     ),
     (r"\(NotFound\)|Invalid node name", "there is no such host", "correct the name"),
     (

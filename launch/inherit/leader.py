@@ -51,9 +51,9 @@ class Key:
     """What the tasks of one attempt have in common."""
 
     token: str = ""
-    """Number of the attempt, which anybody may guess."""
+    """Number of the attempt; not secret."""
     secret: str = ""
-    """Empty: whoever guesses the token belongs to the job."""
+    """Secret of the job; empty: the token alone admits a task."""
 
     def proof(self, nonce: str, task: str) -> str:
         """A proof by `task` that it has this key, for whoever chose the nonce (HMAC-SHA256, RFC 2104)."""

@@ -33,7 +33,7 @@ DIAL_S = 2.0
 TICK_S = 0.5
 """Interval of the checks whether to give up."""
 SILENCE_S = 10.0
-"""Without a message from the leader, which sends one every 2 s, until it is connected again."""
+"""Time without a message from the leader, which sends one every 2 s, until it is connected again."""
 
 
 def is_known(host: str) -> bool:

@@ -172,7 +172,7 @@ def read_launcher(run_dir: RunDir) -> Launcher | None:
 
 
 def terminate(run_dir: RunDir, launcher: Launcher) -> None:
-    """Send SIGTERM to a launcher on this machine, if it is the process of whoever wrote that it is the launcher.
+    """Send SIGTERM to a launcher on this machine, if its process belongs to the user who wrote the file about it.
 
     Raises:
         ProcessLookupError: it has ended, or that pid is another process.

@@ -116,7 +116,7 @@ class TaskGroup:
             channel.send(Stop(names, grace_s, keeps_barrier))
 
     def note(self, text: str) -> None:
-        """Announce something."""
+        """Print a line of the launcher, `[tfdist] text`."""
         self.announce(Note("tfdist", text))
 
     def note_stop(self, tasks: Collection[str], grace_s: float, reason: str) -> None:

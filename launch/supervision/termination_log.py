@@ -48,7 +48,7 @@ def write(text: str) -> None:
         if path is not None:
             path.write_bytes(_encoded(text))
     except OSError as error:
-        typer.echo(f"warning: {path}: {error.strerror}: not written how the job ended", err=True)
+        typer.echo(f"warning: {path}: {error.strerror}: cannot write how the job ended", err=True)
 
 
 def short_form(outcome: Outcome, exit_code: int, reason: str) -> str:

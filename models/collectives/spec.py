@@ -130,9 +130,9 @@ def collective_refusal(op: CollectiveOp, choice: StrategyChoice) -> Refusal | No
         reason = "TensorFlow's CPU devices of one process share the buffer, so nothing is copied"
         return Refusal(reason, "use --workers, or GPUs")
     if op is CollectiveOp.BROADCAST and choice.cross_device is not CrossDevice.AUTO:
-        return Refusal("TensorFlow broadcasts by the same copies under each", "use --cross-device auto")
+        return Refusal("TensorFlow broadcasts in the same way with each of them", "use --cross-device auto")
     if op is CollectiveOp.REDUCE and choice.cross_device is CrossDevice.AUTO:
         return _AS_ALL_REDUCE
     if choice.cross_device in (CrossDevice.NCCL, CrossDevice.HIERARCHICAL_COPY):
-        return Refusal("TensorFlow leaves this operation to reduction-to-one", _REDUCE_TO_ONE)
+        return Refusal("TensorFlow runs this operation as reduction-to-one", _REDUCE_TO_ONE)
     return None

@@ -93,11 +93,10 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Check that there are no more turns."""
         if self._stepper is not None and self._stepper.unfinished:
-            data = "repeat() the data: parameter-server needs steps_per_epoch" if job_part().workers else ""
+            fix = "repeat() the data" if job_part().workers else "omit steps_per_epoch, or repeat() the data"
             raise TfdistError(
                 f"tfdist.measure: fit ended after {self._stepper.trained} steps, before the bench did: use "
-                f"epochs=tfdist.measure.epochs(N), {data or 'omit steps_per_epoch, or repeat() the data'}, and use no "
-                "callback that ends fit, as EarlyStopping does"
+                f"epochs=tfdist.measure.epochs(N); {fix}; and use no callback that ends fit, as EarlyStopping does"
             )
 
 

@@ -102,12 +102,12 @@ def check_batch(part: JobPart, replicas: int, examples: int, batch: Any) -> None
         arrays = [each.numpy() for each in parts]
     except (TypeError, RuntimeError):  # PyTorch's, on a GPU or in bfloat16
         return
-    found, said = part.ranks * sum(len(array) for array in arrays), examples
+    found = part.ranks * sum(len(array) for array in arrays)
     factors = {part.ranks, replicas} - {1}
-    if any(found == factor * said or said == factor * found for factor in factors):
+    if any(found == factor * examples or examples == factor * found for factor in factors):
         raise TfdistError(
-            f"tfdist.measure: examples={said}, but the batches of all replicas together have {found} in a step: pass "
-            "the global batch size, and batch the data by that of a replica or worker if each makes its own"
+            f"tfdist.measure: examples={examples}, but the batches of all replicas together have {found} in a step: "
+            "pass the global batch size, and batch the data by that of a replica or worker if each makes its own"
         )
     array = arrays[0]
     if part.ranks > 1 and array.dtype != object and (array != array[:1]).any():  # or it is made up

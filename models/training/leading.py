@@ -45,7 +45,7 @@ def connect(spec: TrainingSpec, task: Task) -> TrainingContext:
 
 
 def watched(spec: TrainingSpec) -> TrainingSpec:
-    """The spec of a training that reports what tells its slow worker, where the spec does not decide that.
+    """The spec with step times or update counts switched on, where it leaves that open, to name a slow worker.
 
     Not in turns, which measure something else, and not of synchronous steps on GPUs: the clock would wait for them.
     """

@@ -135,7 +135,7 @@ def test_both_versions_run_on_this_machine() -> None:
 def test_versions_get_the_starts_that_their_noise_asks_for(options: BenchOptions) -> None:
     session = prepare(replace(options, suite="cpu"), MACHINES)
     assert (session.bench.precision, session.bench.most_starts) == (PRECISION, MOST_STARTS) == (0.07, 20)
-    assert session.notes[-1] == "more starts follow, up to 20 of each arm, until each ratio is sure to within 7%"
+    assert session.notes[-1] == "more starts follow, up to 20 of each arm, until each ratio is known to within 7%"
     changes: tuple[dict[str, Any], ...] = (
         {"rounds": 8}, {"incarnations": 5}, {"budget_s": 900.0}, {"isolated": True}, {"suite": "smoke"},
     )  # fmt: skip
@@ -151,7 +151,7 @@ def test_a_gate_has_the_starts_that_it_needs_and_says_their_number(options: Benc
     assert (suite.bench.precision, suite.bench.most_starts) == (precision, NOISY * needed)
     assert suite.notes[-2:] == (
         f"--fail-slower 5%: {needed} starts of each arm, to find a slow-down of 10% in 9 of 10 benches",
-        f"more starts follow, up to {NOISY * needed} of each arm, until each ratio is sure to within {precision:.1%}",
+        f"more starts follow, up to {NOISY * needed} of each arm, until each ratio is known to within {precision:.1%}",
     )
     few = prepare(replace(options, fail_slower=0.05, rounds=4), MACHINES)
     each_of_one_turn, _ = gate_needs(1, 0.05, 1)
@@ -268,4 +268,4 @@ def test_the_trust_in_two_versions_is_how_sure_their_ratios_are(options: BenchOp
     report = make_report([session.root])
     (row,) = [row for row in report.rows if row.has_base]
     half = row.statistics.ratio(row.label, "one-device (base)").half_width()
-    assert f"ratios sure to within {half:.1%}, without an arm twice" in report.trust[0]
+    assert f"ratios known to within {half:.1%}, without two equal arms" in report.trust[0]

@@ -53,7 +53,7 @@ def test_a_bench_without_an_arm_to_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match="--trace: it runs your own program"):
         plan_traces(tmp_path, own)
     remote = resolve_arms([Arm("a", ONE)], {Host("h1", "10.0.0.1"): CPU}, "smoke")
-    with pytest.raises(TfdistError, match="--trace: its tasks would write it on other hosts"):
+    with pytest.raises(TfdistError, match="--trace: traces would be written on the other hosts"):
         plan_traces(tmp_path, remote)
 
 

@@ -193,7 +193,7 @@ def test_a_disturbed_turn_is_repeated_once_beside_the_baseline_in_a_block_of_its
     bench = make("one", "a", "b", rounds=2)
     bench.fakes.behaviour = {"a": {"busy": (2, 4, 5)}}  # releases: warm-up, two turns, repeats
     bench.run()
-    assert bench.notes == ["repeating 1 disturbed turn beside what they are compared with"]
+    assert bench.notes == ["repeating 1 disturbed turn, with the arms that they are compared with"]
     assert blocks(bench) == {(1, 1): {"one", "b"}, (1, 2): {"one", "a", "b"}, (-1, 1): {"one", "a"}}
     assert len(bench.turns()) == 8
     assert [(each.arm, each.round) for each in read_folder(bench.root, "").replaced] == [("a", 1)]
@@ -204,7 +204,7 @@ def test_a_round_whose_baseline_was_disturbed_is_repeated_whole(make):
     bench = make("one", "a", "b", rounds=3)
     bench.fakes.behaviour = {"one": {"busy": (3,)}, "a": {"busy": (4,)}}
     bench.run()
-    assert bench.notes == ["repeating 1 disturbed turn beside what they are compared with"], (
+    assert bench.notes == ["repeating 1 disturbed turn, with the arms that they are compared with"], (
         "at most as many turns as arms"
     )
     every = {"one", "a", "b"}
@@ -263,7 +263,7 @@ def test_a_signal_keeps_the_turns_and_ends_all_processes(make):
     bench = make("one", "a", rounds=4, incarnations=2)
     bench.fakes.behaviour = {"a": {"ctrl_c": 3}}  # releases: warm-up, two turns
     assert bench.run() == signal.SIGINT
-    assert "SIGINT: stopping 2 arms; again: at once. The figures so far follow" in bench.notes
+    assert "SIGINT: stopping 2 arms; a second one kills them. Turns so far are kept" in bench.notes
     assert bench.fakes.box.alive == []
     assert bench.statuses()["a", 1] == "ok"
     assert bench.fakes.happened("start") == ["one", "a"]
@@ -378,9 +378,7 @@ def test_a_first_arm_without_a_step_ends_the_bench(make, monkeypatch, status):
 
     monkeypatch.setattr(FakeArm, "finish", finish)
     sentence = "measured no step" if status is RecordStatus.FAILED else "its start took longer than 7 s"
-    with pytest.raises(
-        TfdistError, match=rf"^one: .*{sentence}.*; no arm has measured a step before it, so the bench ends"
-    ):
+    with pytest.raises(TfdistError, match=rf"^one: .*{sentence}.*; no arm has measured a step yet, so the bench stops"):
         bench.run()
     assert "b" not in bench.fakes.happened("turn")
     assert bench.statuses()["one", 1] == str(status)
@@ -391,7 +389,7 @@ def test_two_first_arms_that_fail_end_the_bench_of_a_program(make):
     bench = make("one", "a", "b", rounds=1)
     bench.arms = replace(bench.arms, commands=dict.fromkeys(bench.arms.specs, ("train",)))
     bench.fakes.behaviour = {"one": {"ends": -1}, "a": {"ends": -1}}
-    with pytest.raises(TfdistError, match=r"^a: port 5 .*; no arm has measured a step before it, so the bench ends"):
+    with pytest.raises(TfdistError, match=r"^a: port 5 .*; no arm has measured a step yet, so the bench stops"):
         bench.run()
     assert bench.notes[0].startswith("one: failed: port 5 ")
 

@@ -283,7 +283,7 @@ def test_starts_are_added_until_every_ratio_is_sure(options: BenchOptions) -> No
     path = Path(str(options.suite))
     path.write_text(SUITE.replace("rounds = 2", "rounds = 8\nincarnations = 4"))
     session = prepare(replace(options, precision=0.04), MACHINES)
-    assert session.notes[-1] == "more starts follow, up to 200 of each arm, until each ratio is sure to within 4%"
+    assert session.notes[-1] == "more starts follow, up to 200 of each arm, until each ratio is known to within 4%"
     noise = {"one/../device": {"noise": 0.08}, "it's; odd": {"noise": 0.08}}
     fakes = FakeArms(behaviour=noise)
     assert run_session(session, hooks(fakes)) == 0

@@ -87,7 +87,7 @@ WRONG = [
     (["--devices", "1,2"], ["--devices 1,2: name the strategy", "--strategy"]),
     (["--strategy", "mirored", "--devices", "1,2"], ["--strategy mirored: did you mean mirrored?"]),
     (["--strategy", "one-device", "--devices", "1,2"], ["--strategy one-device: ", "mirrored"]),
-    (["--strategy", "mirrored"], ["--strategy mirrored: give the counts, too, as --devices 1,2,4"]),
+    (["--strategy", "mirrored"], ["--strategy mirrored: add --devices 1,2,4 for a sweep; or use --arm"]),
     (["--strategy", "mirrored", "--workers", "1,2"], ["--workers 1,2: a sweep of mirrored takes --devices"]),
     (["--strategy", "mirrored", "--devices", "2,1"], ["--devices 2,1: give integers in ascending order"]),
     (["--strategy", "mirrored", "--devices", "1,2", "--suite", "cpu"], ["--suite cpu: ", "omit one of them"]),
@@ -259,7 +259,7 @@ def test_a_resume_says_which_turns_it_measures_again(
     assert run(["bench", "--suite", "tiny.toml", "--out", "out", "--quiet"]) == 1
     assert "1 of 2 turns left" in capsys.readouterr().err
     assert run(["bench", "--resume", "out", "--dry-run"]) == 0
-    assert "\n1 turn left of 2, and 1 again that they are compared with, in 1 start of" in capsys.readouterr().out
+    assert "\n1 turn left of 2, and 1 repeated for comparison, in 1 start of" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("step_s", "code"), [(0.115, 1), (0.1, 0)])

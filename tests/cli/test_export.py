@@ -26,7 +26,7 @@ def _elsewhere(tmp_path, monkeypatch):
         (["last", "new"], f"RUN last: {NEW} was started without checkpoints; give another run"),
         ([OLD, "new"], f"RUN {OLD}: no checkpoint in "),
         (["nope", "new"], "RUN nope: no such run in runs"),
-        (["mine", "new"], "RUN mine: was of your own program; only the built-in training can be exported"),
+        (["mine", "new"], "RUN mine: ran your own program; only the built-in training can be exported"),
         (["damaged", "new"], "RUN damaged: no complete checkpoint in "),
         (["gs://b/ck", "new"], "RUN gs://b/ck: its checkpoints are in gs://b/ck; copy that folder here"),
         (["last"], "Missing argument 'TARGET'; see 'tfdist export --help'"),

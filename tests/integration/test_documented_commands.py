@@ -23,7 +23,7 @@ REFUSED = {
     "--suite cpu --export": "a dry run measures nothing",
     "logical_gpus": "cuts one GPU, and 0 GPUs can be used",
     "--resume last": "has trained 20 of 20 steps",
-    "--resume last --": "was of the built-in training",
+    "--resume last --": "ran the built-in training",
     "--preset reference": "is not prepared in",
     "--transport shell": "(not resolved)",
     "--bundle": "there is no terminal to ask on",

@@ -28,7 +28,7 @@ def test_memory_options_need_gpus(decide):
     [
         (
             {"memory_limit_mb": 4096, "memory_growth": True},
-            "--set memory_limit=4096M and --set memory_growth=true: a limited",
+            "--set memory_limit=4096M and --set memory_growth=true: TensorFlow takes a limited",
         ),
         (
             {"memory_limit_mb": 4096, "logical_gpus": 2},

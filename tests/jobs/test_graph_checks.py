@@ -31,7 +31,10 @@ def test_in_graph_needs_no_parameter_server():
     ("choices", "words"),
     [
         ({**BETWEEN, "ps": 0}, "--ps 0: between-graph keeps"),
-        ({**BETWEEN, "backup_workers": 1}, "--set backup_workers=1: asynchronous workers wait for nobody; add --sync"),
+        (
+            {**BETWEEN, "backup_workers": 1},
+            "--set backup_workers=1: asynchronous workers do not wait for each other; add --sync",
+        ),
         ({**BETWEEN, "sync": True, "backup_workers": 3}, "--set backup_workers=3: .* use 2 or fewer"),
         ({**BETWEEN, "backup_workers": -1}, "--set backup_workers=-1: must be at least 0"),
         ({"strategy": "parameter-server", "sync": True}, "--sync has no effect .* between-graph"),

@@ -227,4 +227,4 @@ def test_the_outcome_is_written_for_kubernetes(command, code, says, tmp_path, mo
 def test_a_termination_log_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(tmp_path))
     assert run(["launch", "--strategy", "one-device", "--", "true"]) == 0
-    assert f"warning: {tmp_path}: Is a directory: not written how the job ended" in capsys.readouterr().err
+    assert f"warning: {tmp_path}: Is a directory: cannot write how the job ended" in capsys.readouterr().err

@@ -166,7 +166,7 @@ def test_a_training_that_is_complete(capsys):
         (["--resume", "auto"], "--resume auto: needs --checkpoint-dir"),
         (["--resume", "nope", "--", "true"], "--resume nope: no such run in runs"),
         (["--resume", "empty", "--", "true"], "--resume empty: "),
-        (["--resume", OLD, "--", "true"], f"--resume {OLD}: that run was of the built-in training; omit the COMMAND"),
+        (["--resume", OLD, "--", "true"], f"--resume {OLD}: that run ran the built-in training; omit the COMMAND"),
     ],
 )
 def test_nothing_to_continue(arguments, message, capsys):
@@ -249,9 +249,7 @@ def test_a_folder_in_which_another_run_still_saves_is_refused(options, capsys):
 def test_a_program_is_continued_in_its_folder_with_its_strategy(capsys):
     choice = StrategyChoice(StrategyName.MULTI_WORKER, workers=2, cores_per_device=None)
     run_dir = save_run(OLD, spec=choice, command=("python", "train.py"))
-    assert "--resume last: that run was of your own program; give its command again" in refusal(
-        capsys, "--resume", "last"
-    )
+    assert "--resume last: that run ran your own program; give its command again" in refusal(capsys, "--resume", "last")
     assert "holds no files" in refusal(capsys, "--resume", "last", "--", "true")
     run_dir.checkpoints.mkdir()
     (run_dir.checkpoints / "mine").touch()

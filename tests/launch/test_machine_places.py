@@ -50,7 +50,7 @@ def test_worker_hosts_and_hosts_without_role_are_filled_in_order():
         ({"chief": 1, "worker": 1, "ps": 3}, {H1: 1, PS1: 1, PS2: 1}, ["3 ps tasks", "2 slots", "p1:1, p2:1"]),
         ({"chief": 1, "worker": 1, "ps": 1}, {PS1: 1, WORKER: 1}, ["no host accepts a chief", "role=chief"]),
         ({"chief": 1, "worker": 1, "ps": 1}, {CHIEF: 1, PS1: 1}, ["1 worker task ", "0 slots", "no host"]),
-        ({"worker": 2}, {H1: 2, H2: 1, H3: 1}, ["no task is left for h2, h3", "--exclude"]),
+        ({"worker": 2}, {H1: 2, H2: 1, H3: 1}, ["no task for h2, h3", "--exclude"]),
         ({"worker": 2}, {H1: 1, H2: 1, CHIEF: 1}, ["c has role=chief", "no chief"]),
     ],
 )

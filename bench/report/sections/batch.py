@@ -92,7 +92,7 @@ def _answer(series: Sequence[ArmRow], name: str) -> Iterator[str]:
         left = {label for label, each in compared.items() if not each.interval or each.verdict is ArmVerdict.SLOWER}
         enough = next(row for row in ran if row.label not in left)
         text = f"{name}: batch {best.batch_per_replica} has the most images/s, {best.rate:.1f}"
-        sure = f", at most {at_most_slower([compared[enough.label]])} for sure" if enough is not best else ""
+        sure = f" (by its interval, at most {at_most_slower([compared[enough.label]])})" if enough is not best else ""
         smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower{sure}"
         yield mark_seconds(f"{text}{smaller if enough is not best else ''}.", ran)
     if failed := next((row for row in series if not row.measured and row.reason), None):

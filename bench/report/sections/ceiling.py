@@ -82,11 +82,11 @@ def _ceilings(measured: ReportData) -> Iterator[_Ceiling]:
 def _sentence(each: _Ceiling) -> str:
     row, exchange = each.row, each.exchange
     share = row.rate / each.images_per_s
-    words = "above, which cannot be: see the warning" if each.exceeded else f"{share:.0%} of it"
+    words = "which is impossible: see the warning" if each.exceeded else f"{share:.0%} of it"
     return (
         f"{row.label}: the network allows {each.images_per_s:.1f} images/s ({exchange.gradient_bytes / 1e6:.2f} MB of "
         f"gradients in at least {exchange.floor_s * 1e3:.1f} ms beside {each.step_s * 1e3:.1f} ms of one device); "
-        f"measured are {row.images_per_s:.1f}, {words}."
+        f"measured: {row.images_per_s:.1f}, {words}."
     )
 
 

@@ -139,7 +139,7 @@ def _fastest(learners: Sequence[Learner], goal: str) -> Iterator[str]:
         yield mark_seconds(f"{text}, {after}.", [learner.row for learner, _ in ranked]) + ties
     if never := [learner.row.label for learner in learners if not learner.reached.complete]:
         advice = "measure with more --rounds for longer trainings"
-        yield f"Not with every seed did these arms reach {goal}: {', '.join(never)}; {advice}."
+        yield f"These arms did not reach {goal} with every seed: {', '.join(never)}; {advice}."
 
 
 def _ranked(row: ArmRow) -> bool:
@@ -164,9 +164,9 @@ def _claim(learners: Sequence[Learner], goal: str) -> Iterator[str]:
             intervals.append(ratio.interval)
     if measured:
         text = f"Synchronous training needs fewer examples to {goal} than asynchronous training"
-        outcome = "held up" if all(each and each.high < 1 for each in intervals) else "cannot tell"
+        outcome = "holds" if all(each and each.high < 1 for each in intervals) else "cannot tell"
         if any(each and each.low > 1 for each in intervals):
-            outcome = "not held up"
+            outcome = "does not hold"
         yield f'"{text}": {outcome}. {"; ".join(measured)}.'
 
 

@@ -22,7 +22,7 @@ _SHOWN = (
     "efficiency",
 )  # fmt: skip
 _OTHERS = "pale: the other arms of the kind"
-_CAUTION = "The fastest of many arms was also lucky: a kind with more arms has an advantage in this comparison."
+_CAUTION = "The fastest of many arms is fastest partly by chance: a kind with more arms has an advantage here."
 _LEARNING = "Throughput does not say how much a model learns from an example: asynchronous updates are stale."
 _Kinds = Mapping[str, Sequence[ArmRow]]
 """Name of a kind: folder, hardware, exchange -> its arms."""

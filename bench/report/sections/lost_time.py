@@ -92,7 +92,7 @@ def _not_separated(row: ArmRow, lost: LostTime) -> str:
 _ADVICE: Mapping[Part, Callable[[ArmRow, LostTime], str]] = {
     Part.SHARED: lambda row, lost: (
         f"{lost.devices} trainings side by side that exchange nothing already lose it: the devices share cores, "
-        "caches, memory bandwidth or power. No strategy wins it back; devices on separate machines do."
+        "caches, memory bandwidth or power. No strategy avoids this; devices on separate machines do."
     ),
     Part.STRATEGY: _strategy,
     Part.EXCHANGE: _exchange,
@@ -103,8 +103,8 @@ _ADVICE: Mapping[Part, Callable[[ArmRow, LostTime], str]] = {
         "model, or give the tasks more cores (cores_per_device)."
     ),
     Part.TIMING: lambda row, lost: (
-        "The windows, which give the throughput, and the stamps of the steps disagree by that much; it has no cause to "
-        f"remove. {_MORE_STARTS}"
+        "The windows, which give the throughput, and the stamps of the steps disagree by that much: an uncertainty, "
+        f"not a cause. {_MORE_STARTS}"
     ),
 }
 """Sentences that name the cause of a part and what can be tried."""

@@ -54,7 +54,9 @@ def test_of_a_single_host_all_of_it_is_the_processes_own_work() -> None:
 
 def test_a_sweep_of_one_size_is_refused() -> None:
     made = sweep()
-    with pytest.raises(TfdistError, match=r"4 right all-reduces by ring .*--communication ring --sizes 1K:64M"):
+    with pytest.raises(
+        TfdistError, match=r"the sweep has 4 correct all-reduces by ring .*--communication ring --sizes 1K:64M"
+    ):
         fitted(replace(made, lines=tuple(line for line in made.lines if line.bytes == 1024)), 1e6)
 
 

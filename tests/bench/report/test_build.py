@@ -244,8 +244,8 @@ def test_trust_is_the_first_line(root: Path) -> None:
     report = make_report([root])
     (trust,) = report.trust
     assert trust == (
-        "Good: 4 rounds of each arm; 4 starts of each arm; 0% of turns disturbed; ratios sure to within 2.0%, without an "
-        "arm twice under two names (A/A)."
+        "Good: 4 rounds of each arm; 4 starts of each arm; 0% of turns disturbed; ratios known to within 2.0%, without two "
+        "equal arms (A/A)."
     )
     assert markdown(report).splitlines()[2] == trust
     assert render(report).index(f'<p class="trust">{trust}') < render(report).index("<h1>")

@@ -203,5 +203,5 @@ def test_an_arm_that_contradicts_the_plan_is_not_ranked_and_no_arm_is_the_fastes
     text = text_of([*timed("one", 0.1, 0.1001, 0.1, 0.1), *fast, *others])
     assert text == (
         "4 of 4 arms were measured. Not ranked: fast (2 devices are 5.00 times as fast as one, an efficiency of 250%, "
-        "for sure more than 100%)."
+        "and its whole interval is above 100%)."
     )

@@ -59,11 +59,11 @@ def test_trust_follows_from_two_equal_arms() -> None:
     level, text = trust([*timed("a", *steady), *timed("b", 0.12, 0.1211, 0.12, 0.12)])
     assert level == "Do not use"
     assert text == "Do not use: b 0.82 to 0.85 times a, the same (A/A)."
-    without = "without an arm twice under two names (A/A)."
+    without = "without two equal arms (A/A)."
     level, text = trust([*timed("a", *steady), *timed("b", *steady, **other)])
-    assert (level, text.split("; ")[-1]) == ("Good", f"ratios sure to within 2.0%, {without}")
+    assert (level, text.split("; ")[-1]) == ("Good", f"ratios known to within 2.0%, {without}")
     noisy = trust([*timed("a", *steady), *timed("b", 0.1, 0.13, 0.105, 0.1, **other)])
-    assert noisy == ("Noisy", f"Noisy: ratios sure to within 21.2%, {without}")
+    assert noisy == ("Noisy", f"Noisy: ratios known to within 21.2%, {without}")
     assert trust([*timed("a", 0.1, 0.1), *timed("b", 0.1, 0.1, **other)])[1].endswith(f"unknown noise, {without}")
     assert trust(timed("a", *steady)) == ("Good", "")
 

@@ -174,7 +174,7 @@ def test_numbers_are_adjusted_and_incarnations_follow_the_rounds_unless_chosen()
 
 
 def test_a_training_from_turn_to_turn_is_not_isolated() -> None:
-    with pytest.raises(TfdistError, match="--isolated: suite convergence trains from turn to turn"):
+    with pytest.raises(TfdistError, match="--isolated: arms of suite convergence continue their training"):
         adjust(load_suite("convergence"), {"isolated": True})
 
 
@@ -185,7 +185,10 @@ def test_a_training_from_turn_to_turn_is_not_isolated() -> None:
         ({"rounds": 2, "incarnations": 3}, "--incarnations 3: must be 1 to the number of rounds, 2"),
         ({"turn_s": 0.1}, "--turn 0.1: must be at least as long as a window, 0.5"),
         ({"turn_s": 600.0}, "--turn 600: must be shorter than the timeout of a turn, 600"),
-        ({"isolated": True, "incarnations": 2}, "--isolated is an incarnation for each turn: omit --incarnations"),
+        (
+            {"isolated": True, "incarnations": 2},
+            "--isolated: starts the processes again for each turn; omit --incarnations",
+        ),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused_in_one_sentence(changes: dict[str, object], expected: str) -> None:

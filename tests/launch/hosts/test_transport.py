@@ -344,7 +344,7 @@ Host key verification failed.
         (POD, "did not say hello within 30 s", ["does not answer", "run this to see why: kubectl exec -i pod -- true"]),
         (POD, "dial tcp 10.0.0.1:443: connect: Connection refused", ["Connection refused", "see why: kubectl exec"]),
         (SHELL, "did not say hello within 30 s", ["does not answer", "run this to see why: gcloud ssh vm"]),
-        (SHELL, f"sh: 1: sh -c 'printf {'x' * 900}': not found", ["fewer shells", " ... ", "smaller number"]),
+        (SHELL, f"sh: 1: sh -c 'printf {'x' * 900}': not found", ["more shells", " ... ", "smaller number"]),
         (LOCAL, "MemoryError", ["localhost: no agent could be started (MemoryError)"]),
     ],
 )  # fmt: skip

@@ -117,4 +117,4 @@ def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, capsy
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(tmp_path))
     write("x")
-    assert capsys.readouterr().err == f"warning: {tmp_path}: Is a directory: not written how the job ended\n"
+    assert capsys.readouterr().err == f"warning: {tmp_path}: Is a directory: cannot write how the job ended\n"

@@ -71,7 +71,7 @@ def test_the_first_is_named_and_the_claim_is_judged(section):
     first, claim = section.answer
     assert first.startswith("one was the first to classify 95% of the held-out examples correctly, after 16.5 s")
     assert "on cores that its processes share" in first
-    expected = '"Synchronous training needs fewer examples to 95% than asynchronous training": not held up. '
+    expected = '"Synchronous training needs fewer examples to 95% than asynchronous training": does not hold. '
     assert claim == f"{expected}multi needed 1.50 times (1.50 to 1.50) the examples of ps."
 
 
@@ -94,7 +94,7 @@ def test_an_arm_that_did_not_learn_with_each_seed_has_no_mean(section):
     slow = training("one", [100, 110, 121])
     poor = section_of([*slow[:-1], replace(slow[-1], observed=slow[-2].observed)])
     (answer,) = poor.answer
-    assert answer.startswith("Not with every seed did these arms reach 95%: one; measure with more --rounds")
+    assert answer.startswith("These arms did not reach 95% with every seed: one; measure with more --rounds")
     assert poor.tables[0].rows[0]["seeds that reached 95%"] == "2 of 3"
     assert poor.tables[0].data.loc[0, "examples"] is None
 
