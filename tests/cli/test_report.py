@@ -102,7 +102,7 @@ def test_a_machine_without_a_browser_is_a_sentence(tmp_path: Path) -> None:
     code = "from pathlib import Path; from tfdist.cli.report import open_page; open_page(Path('report.html'))"
     environment = with_browser(tmp_path, "exit 1")
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stderr == "tfdist: no browser on this machine: copy report.html to one that has, or set BROWSER\n"
+    assert done.stderr == "tfdist: no browser on this machine: copy report.html to one with a browser, or set BROWSER\n"
 
 
 def with_browser(folder: Path, script: str) -> dict[str, str]:
