@@ -74,6 +74,7 @@ def test_two_hosts_are_checked_dialled_and_measured(capsys, connector, survivors
     assert survivors() == []
 
 
+@pytest.mark.slow
 def test_hosts_that_are_down_or_lost_do_not_hide_the_others(capsys, connector):
     """The stream of `frail` ends after the agent's source, as when the connection breaks."""
     length = len(agent_source(Host("frail")))
@@ -113,6 +114,7 @@ def test_a_busy_port_and_a_free_one(capsys):
     assert run(["doctor", "--port", str(port), "--json"]) == 0
 
 
+@pytest.mark.slow
 def test_missing_folders(capsys, connector):
     hosts = ["--hosts", f"localhost,{ONE}", "--transport", connector()]
     assert run(["doctor", *hosts, "--chdir", "/no/such/folder", "--json"]) == 69
@@ -122,6 +124,7 @@ def test_missing_folders(capsys, connector):
     assert any(row["check"] == "reachability" for row in report["rows"])
 
 
+@pytest.mark.slow
 def test_this_machine_with_a_named_python_beside_another_host_in_a_folder_below_home(
     capsys, connector, tmp_path, monkeypatch
 ):

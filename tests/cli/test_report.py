@@ -31,6 +31,7 @@ def bench(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_report_is_written_into_the_first_folder(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(bench)]) == 0
     printed = capsys.readouterr()
@@ -46,6 +47,7 @@ def test_out_is_where_it_goes(bench: Path, tmp_path: Path) -> None:
     assert [path.name for path in bench.iterdir()] == ["records.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_joint_report_replaces_none(bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other"
     copytree(bench, other)

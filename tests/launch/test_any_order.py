@@ -176,6 +176,7 @@ POLICIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ROLES)
 @settings(max_examples=60)
 @given(data=st.data(), policy=POLICIES)

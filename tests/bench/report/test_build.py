@@ -111,6 +111,7 @@ def test_nothing_measured_is_a_report_without_pictures(
     assert "it needs GPUs" in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_old_pictures_are_removed_when_nothing_was_measured(
     tmp_path: Path, make_record: MakeRecord, save_all: SaveAll, root: Path
 ) -> None:

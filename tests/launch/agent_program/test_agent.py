@@ -642,6 +642,7 @@ def test_an_endless_event_takes_no_memory():
         assert int(peak) < 60_000  # KiB; 200 MiB were written
 
 
+@pytest.mark.slow
 def test_a_progress_bar_without_newlines_is_shown_while_it_runs():
     code = (
         "import os, time\n"

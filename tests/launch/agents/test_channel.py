@@ -118,6 +118,7 @@ def threads():
     return {thread.name for thread in threading.enumerate()}
 
 
+@pytest.mark.slow
 def test_a_frozen_agent_blocks_neither_sending_nor_closing():
     inbox = Inbox()
     channel = Channel(host("frozen"), inbox)
@@ -181,6 +182,7 @@ def test_times_of_the_local_agent_are_changed_only_if_the_clock_was_set(behind_s
         assert sent_at - 0.1 <= exited.time - added_s <= time.time() + 0.1
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_during_a_run_does_not_move_events(monkeypatch):
     inbox = Inbox()
     with channel_to(host("h1"), inbox) as channel:

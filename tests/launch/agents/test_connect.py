@@ -23,6 +23,7 @@ def dropped_times(folder, name, times):
     return f'if {count}; then exec "$@"; else {DROPPED}; fi'
 
 
+@pytest.mark.slow
 def test_a_login_that_the_sshd_has_dropped_is_tried_again(tmp_path):
     hosts = [host("a", dropped_times(tmp_path, "a", MOST_TRIES - 1)), host("b")]
     with connect(hosts) as fleet:

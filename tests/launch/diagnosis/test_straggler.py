@@ -157,6 +157,7 @@ def test_workers_report_the_same_steps_however_their_windows_are_cut(one, other)
 json = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.fixed_dictionaries(

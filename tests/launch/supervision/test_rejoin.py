@@ -75,6 +75,7 @@ def test_a_host_that_is_new_is_connected_and_used_hosts_are_left_alone(tmp_path)
         assert fleet.channels[one] is before
 
 
+@pytest.mark.slow
 def test_no_message_of_an_agent_that_waits_reaches_the_job():
     one = host("a")
     with connect([], POLICY) as fleet, closing(Rejoin(fleet, lambda: [one])) as rejoin:

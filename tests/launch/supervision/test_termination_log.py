@@ -36,6 +36,7 @@ def launch(*arguments):
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
+@pytest.mark.slow
 def test_the_last_words_of_a_task_are_its_reason(log, tmp_path):
     code, result, err = launch(*FAILS)
     assert (code, result["exit_code"]) == (3, 3)

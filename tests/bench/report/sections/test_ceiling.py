@@ -1,3 +1,5 @@
+import pytest
+
 from tests.bench.collectives.lines import line, sweep
 from tfdist.bench.collectives.results import SweepFolder
 from tfdist.bench.report.build import make_report
@@ -49,6 +51,7 @@ def test_beside_a_baseline_of_several_devices_no_ceiling_is_known(tmp_path, save
     assert section(report, "ceiling") is None
 
 
+@pytest.mark.slow
 def test_the_sweep_is_part_of_the_report_and_of_its_files(tmp_path, save_all, make_record):
     root = saved(tmp_path, save_all, make_record, floor_ms=100)
     report = make_report([root])

@@ -53,6 +53,7 @@ def test_axes_are_logarithmic():
     assert axes.get_legend_handles_labels()[1] == ["multiworker/ring", "multiworker/auto"]
 
 
+@pytest.mark.slow
 def test_every_format_is_written(tmp_path):
     page = write_collectives(sweep(*LINES, *LISTS, not_measured={"multiworker/nccl": "it needs GPUs"}), tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
