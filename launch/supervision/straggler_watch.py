@@ -95,12 +95,9 @@ class StragglerWatch:
         """Say what holds the others up and why, unless that was said, and keep it for the outcome."""
         if slow.task not in self._rates and now - self._suspected_at < NO_EVIDENCE_S:
             return
-        throttle = self._throttles.get(slow.task, "")
-        if throttle == "unknown" or any(
-            reason == throttle for task, reason in self._throttles.items() if task != slow.task
-        ):
-            throttle = ""
-        kind, text = cause(slow, self._rates, throttle)
+        own = self._throttles.get(slow.task, "")
+        others = {reason for task, reason in self._throttles.items() if task != slow.task}
+        kind, text = cause(slow, self._rates, "" if own in (*others, "unknown") else own)
         host, time = self.tasks.channels[slow.task].host.name, event_time()
         is_new = (slow.task, host, kind) != self._reported
         if is_new and (now - self.printed_at < LINE_S or not self.steps.still(slow)):

@@ -47,8 +47,7 @@ class AsyncSteps:
             of_window = np.zeros_like(counts)
             np.add.at(of_window, (results.worker, staleness), 1)
             counts += of_window
-            of_workers = update_counts.of_workers(of_window)
-            log.more = None if log.quiet else lambda *_, found=of_workers: found
+            log.more = lambda *_, shown=of_window: update_counts.of_workers(shown)  # not in turns: they are quiet
             log.close(size, size * self.spec.batch_size, float(results.loss[-1]))
         if self.spec.count_updates:
             log.observed["updates"] = update_counts.to_json(counts)
