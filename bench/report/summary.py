@@ -140,7 +140,7 @@ class ArmRow(ArmRecords):
         """single-card, multi-card or multi-node; `(one host)` if a cluster ran on one machine."""
         if self.hosts > 1:
             return "multi-node"
-        if CATALOG[self.strategy].has_cluster:
+        if CATALOG[self.strategy].has_cluster and self.spec["workers"] + self.spec.get("ps", 0) > 1:
             return "multi-node (one host)" if any(record.ranks for record in self.records) else "multi-node"
         return "single-card" if self.devices == 1 else "multi-card"
 

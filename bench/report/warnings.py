@@ -166,7 +166,8 @@ def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
         compared = versions or [(row.label, rows[0].label) for row in rows[1:]]
         widest = max((rows[0].statistics.ratio(*pair).half_width() for pair in compared), default=math.inf)
         noise = f"ratios known to within {widest:.1%}" if math.isfinite(widest) else "unknown noise"
-        found.append((noisy if widest > LIMIT else good, f"{noise}, without two equal arms (A/A)"))
+        equal = "too few rounds of" if any(pair.arm in labels for pair in pairs) else "without"
+        found.append((noisy if widest > LIMIT else good, f"{noise}, {equal} two equal arms (A/A)"))
     for pair, limits in same:
         sure, most = max(limits.low, 2 - limits.high) - 1, max(limits.high, 2 - limits.low) - 1
         differs = pair.comparison.verdict is not ArmVerdict.CANNOT_TELL  # a difference where there is none

@@ -189,6 +189,8 @@ def test_a_failed_tpu_has_an_unknown_number_of_cores(make_record: MakeRecord) ->
         ("one-device", {}, ["a"], "single-card", "sync"),
         ("mirrored", {"devices": 2}, ["a"], "multi-card", "sync"),
         ("independent", {"workers": 2}, ["a", "a"], "multi-card", "no exchange"),
+        ("multiworker", {"workers": 1}, ["a"], "single-card", "sync"),
+        ("external", {"workers": 1}, ["a"], "single-card", "sync"),
         ("multiworker", {"workers": 2}, ["a", "a"], "multi-node (one host)", "sync"),
         ("multiworker", {"workers": 2}, ["a", "b"], "multi-node", "sync"),
     ],

@@ -65,6 +65,8 @@ def test_trust_follows_from_two_equal_arms() -> None:
     noisy = trust([*timed("a", *steady), *timed("b", 0.1, 0.13, 0.105, 0.1, **other)])
     assert noisy == ("Noisy", f"Noisy: ratios known to within 21.2%, {without}")
     assert trust([*timed("a", 0.1, 0.1), *timed("b", 0.1, 0.1, **other)])[1].endswith(f"unknown noise, {without}")
+    few = "unknown noise, too few rounds of two equal arms (A/A)."
+    assert trust([*timed("a", 0.1, 0.1), *timed("b", 0.1, 0.1)])[1].endswith(few)
     assert trust(timed("a", *steady)) == ("Good", "")
 
 
