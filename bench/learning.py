@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from itertools import accumulate, groupby, zip_longest
+from itertools import accumulate, groupby, pairwise, zip_longest
 from math import nan
 from statistics import geometric_mean
 
@@ -79,14 +79,13 @@ class Curve:
 
     def reach(self, accuracy: float) -> Point | None:
         """When it first had this accuracy, between the two evaluations by linear interpolation; None: never."""
-        for number, point in enumerate(self.points):
-            if point.accuracy >= accuracy and number:
-                before = self.points[number - 1]
+        if self.points and self.points[0].accuracy >= accuracy:
+            return self.points[0]
+        for before, point in pairwise(self.points):
+            if point.accuracy >= accuracy:
                 share = (accuracy - before.accuracy) / (point.accuracy - before.accuracy)
                 pairs = zip(astuple(before), astuple(point), strict=True)
                 return replace(Point(*(one + share * (other - one) for one, other in pairs)), accuracy=accuracy)
-            if point.accuracy >= accuracy:
-                return point
         return None
 
 

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated
@@ -13,7 +14,7 @@ from tfdist.bench.check import CHOICES, Checker, plan_check
 from tfdist.cli.doctor import show
 from tfdist.cli.options import Json, option, refuse_tf_config, seconds
 from tfdist.cli.run_argument import argument
-from tfdist.cli.show.output import never_block, wait_for_reader
+from tfdist.cli.show.output import finish
 from tfdist.cli.show.steps import Steps
 from tfdist.cli.strategies import availability
 from tfdist.jobs.options import OUTPUT, Seconds
@@ -56,7 +57,8 @@ def check(
     words = ["python", *command] if command and command[0].endswith(".py") else command
     if not words:
         raise TfdistError("no program: name one, as in 'tfdist check train.py'")
-    raise typer.Exit(_check(words, _names(strategy or []), TIMEOUT_S if timeout is None else timeout, json=json))
+    run = partial(_check, words, _names(strategy or []), TIMEOUT_S if timeout is None else timeout, json=json)
+    finish(run, until_read=json)
 
 
 def _names(given: list[str]) -> list[StrategyName]:
@@ -72,7 +74,6 @@ def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, jso
     plan, rows = plan_check(words, names, local_machines()), list[CheckResult]()
     folder = Path(mkdtemp(prefix="tfdist-check-"))
     checker = Checker(plan, folder, timeout_s)
-    never_block()
     with Steps(sys.stderr, quiet=json) as steps:
         steps.show("starting")
         for row in checker.rows(lambda running: steps.show(f"checking {listed(running)}")):
@@ -90,6 +91,4 @@ def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, jso
         shutil.rmtree(folder)
     else:
         typer.echo(f"logs: {folder}", err=True)
-    if json:
-        wait_for_reader()
     return code

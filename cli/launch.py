@@ -54,8 +54,7 @@ def load_config(path: Path, params: Sequence[Any]) -> dict[str, Any]:
         TfdistError: the file cannot be read, or a key or value is wrong.
     """
     kinds = {param.name: param.type_descriptor.annotation for param in params if param.name not in NOT_KEPT}
-    if any(param.name == "set" for param in params):
-        kinds |= {name: option.kind for name, option in KEYS.items()}
+    kinds |= {name: option.kind for name, option in KEYS.items()}
     values = dict(_checked(_read(path), kinds, path))
     settings = [option_words(key, value)[1] for key, value in values.items() if key in KEYS]
     return {**{name: value for name, value in values.items() if name not in KEYS}, "set": settings}

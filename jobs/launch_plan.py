@@ -312,9 +312,8 @@ def refuse_training_options(choices: Mapping[str, Any]) -> None:
         )
 
 
-def busy_warnings(job: Job, machines: Machines) -> tuple[str, ...]:
+def busy_warnings(job: Job, machines: Machines) -> Iterator[str]:
     """Hosts of the job on which other programs run, as bench reports them: its tasks will be slower than alone."""
-    warnings = []
     for host in job.hosts:
         machine = machines[host]
         shared = sorted(
@@ -322,8 +321,7 @@ def busy_warnings(job: Job, machines: Machines) -> tuple[str, ...]:
         )
         if shared:
             cores = f"cores {', '.join(map(str, shared))}" if len(shared) > 1 else f"core {shared[0]}"
-            warnings.append(f"other programs on {host.name} are pinned to {cores}, as this job is: {_END_OTHERS}")
+            yield f"other programs on {host.name} are pinned to {cores}, as this job is: {_END_OTHERS}"
         elif machine.busy > BUSY:
             share = f"{machine.busy:.0%} of all cores"
-            warnings.append(f"other programs on {host.name} are busy ({share}): {_END_OTHERS}")
-    return tuple(warnings)
+            yield f"other programs on {host.name} are busy ({share}): {_END_OTHERS}"

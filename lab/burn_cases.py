@@ -7,8 +7,6 @@ Three hosts are network namespaces on this machine. Adds a line to bench_results
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,8 +17,8 @@ import pandas as pd
 from rich.console import Console
 
 from lab.slow_workers import throttled
+from tests.integration.launcher import Launcher
 from tests.integration.namespaces import Network, network
-from tests.integration.nethost import SYSTEM_PATH
 from tests.integration.sshd import pid_file
 
 OUT = Path(__file__).parents[1] / "bench_results" / "burn.csv"
@@ -38,23 +36,9 @@ CASES: dict[str, tuple[Callable[[Network], AbstractContextManager[object]], set[
 
 def warnings_of(net: Network) -> tuple[set[str], str]:
     """Check and host of each row about compute or exchange that is a warning, and all their texts."""
-    words = [
-        "--hosts",
-        "h1,h2,h3",
-        "--ssh",
-        str(net.ssh),
-        "--python",
-        sys.executable,
-        "--burn",
-        f"{SECONDS}s",
-        "--json",
-    ]
-    environ = {**os.environ, "HOME": str(net.folder), "PATH": SYSTEM_PATH}
-    command = net.in_hub(sys.executable, "-m", "tfdist", "doctor", *words)
-    done = subprocess.run(
-        command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
-    )
-    rows = [row for row in json.loads(done.stdout)["rows"] if row["check"] in ("compute", "exchange", "burn")]
+    launcher = Launcher(net, Path(sys.executable), net.folder)
+    done = launcher.run("--hosts", "h1,h2,h3", "--burn", f"{SECONDS}s", "--json", command="doctor", timeout_s=600)
+    rows = [row for row in json.loads(done.out)["rows"] if row["check"] in ("compute", "exchange", "burn")]
     slow = {f"{row['check']} {row['host']}" for row in rows if row["verdict"] != "ok"}
     return slow, "; ".join(f"{row['host']}: {row['text']}" for row in rows)
 

@@ -24,10 +24,10 @@ from lab.calibrate_statistics import (
     markdown,
     recorded_noise,
     rows_that_miss,
+    statistics,
 )
 from tfdist.bench.compare.gate import is_too_slow
-from tfdist.bench.design import Block
-from tfdist.bench.statistics import ArmVerdict, Comparison, Statistics
+from tfdist.bench.statistics import ArmVerdict, Comparison
 from tfdist.bench.unpaired import TwoBenches
 
 BOUND = 0.05
@@ -82,15 +82,9 @@ def simulate(pair: Pair, draw: np.random.Generator) -> tuple[Array, Array]:
     return logs[0], logs[1]
 
 
-def rounds_of(logs: Array, bench: Scenario) -> dict[str, dict[Block, float]]:
-    """The turns of a bench with these log throughputs."""
-    blocks = [Block(1, number, start) for number, start in enumerate(incarnations(bench))]
-    return {str(arm): dict(zip(blocks, np.exp(row).tolist(), strict=True)) for arm, row in enumerate(logs)}
-
-
 def compare(pair: Pair, base: Array, new: Array) -> tuple[Comparison, ...]:
     """The comparisons of `tfdist compare`: all arms, the anchor first; on another machine without it."""
-    benches = TwoBenches(*(Statistics(rounds_of(logs, pair.bench)) for logs in (base, new)))
+    benches = TwoBenches(*(statistics(logs, pair.bench) for logs in (base, new)))
     first = [] if pair.anchored and pair.jump_sd else [("0", None)]
     anchor = "0" if pair.anchored else None
     return benches.compare([*first, *((str(arm), anchor) for arm in range(1, pair.bench.arms))])

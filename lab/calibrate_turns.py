@@ -122,9 +122,9 @@ def parked_cpu(arms: Arms) -> Iterator[Figure]:
     group = arms.start({"multiworker": dict(MEASURED), **NEIGHBOURS})
     tasks = {arm: pids_of(member.start.run_dir) for arm, member in group.members.items()}
     everyone = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    before = {process.pid: cpu_s(process) for process in everyone}
+    before = {process.pid: sum(process.cpu_times()[:2]) for process in everyone}
     time.sleep(PARKED_S)
-    used = {process.pid: cpu_s(process) - before[process.pid] for process in everyone}
+    used = {process.pid: sum(process.cpu_times()[:2]) - before[process.pid] for process in everyone}
     for arm, pids in tasks.items():
         what = f"CPU of {len(pids)} parked tasks ({arm})" if len(pids) > 1 else f"CPU of a parked task ({arm})"
         yield Figure(what, sum(used[pid] for pid in pids), None, None, f"s in {PARKED_S:g} s")
@@ -137,12 +137,6 @@ def pids_of(run_dir: Path) -> list[int]:
     """The processes of a run's tasks."""
     events = map(json.loads, (run_dir / "events.jsonl").read_text().splitlines())
     return [event["pid"] for event in events if event["kind"] == "Started"]
-
-
-def cpu_s(process: psutil.Process) -> float:
-    """User and system seconds so far."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def beside_neighbours(arms: Arms) -> Figure:

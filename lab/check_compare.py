@@ -87,7 +87,7 @@ def section_of(key: str, title: str, compared: ComparedFolders) -> Section:
         tuple(verdicts(compared)),
         (ratio_chart(f"{key}-ratios", "New over base", compared.changes, labels, BOUND),),
         (ratio_table(f"{key}-arms", "Arms", compared.changes, compared.anchor),),
-        tuple(gate(compared, BOUND)[1], *sentences(compared)),
+        (gate(compared, BOUND)[1], *sentences(compared)),
     )
 
 

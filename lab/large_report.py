@@ -1,7 +1,7 @@
 """Seconds and peak memory of a report on 1,500 arms and 10,500 turns; the aim is 20 s and 1 GB.
 
 The turns are those of a recorded bench, repeated for 150 batch sizes with a few percent of noise. With --records, each
-turn has a record file of its own, as in a bench with --isolated.
+turn has a record of its own, as in a bench with --isolated.
 """
 
 import argparse
@@ -32,7 +32,7 @@ AIM_S, AIM_MB = 20.0, 1000.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", action="store_true", help="a record file for each turn")
+    parser.add_argument("--records", action="store_true", help="a record for each turn")
     in_records = parser.parse_args().records
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -42,7 +42,7 @@ def main() -> None:
         seconds = time.perf_counter() - before
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         peak_mb = usage.ru_maxrss * 1024 / 1e6
-        print(f"{turns:,} turns, {len(list((root / 'records').iterdir())):,} record files, exit code {done.returncode}")
+        print(f"{turns:,} turns, exit code {done.returncode}")
         print(
             f"{seconds:.1f} s (aim {AIM_S:g}; {usage.ru_utime + usage.ru_stime:.1f} s of CPU time), peak memory {peak_mb:.0f} MB (aim {AIM_MB:g})"
         )

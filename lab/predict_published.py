@@ -223,20 +223,10 @@ def _bias(points: Sequence[HeldOut]) -> str:
 
 
 def _families(last: Sequence[HeldOut]) -> Table:
-    rows = []
-    for family, group in groupby(last, key=lambda point: point.series.family):
-        points = list(group)
-        errors = [point.error for point in points]
-        rows.append(
-            {
-                "family": family,
-                "points": len(points),
-                "bias": fmean(errors),
-                "low": min(errors),
-                "high": max(errors),
-                "inside": sum(point.inside for point in points),
-            }
-        )
+    points = [(point.series.family, point.error, point.inside) for point in last]
+    groups = pd.DataFrame(points, columns=["family", "error", "inside"]).groupby("family", sort=False)
+    bias, low, high = (("error", name) for name in ("mean", "min", "max"))
+    data = groups.agg(points=("error", "size"), bias=bias, low=low, high=high, inside=("inside", "sum")).reset_index()
     columns = (
         Column("family", ("family",)),
         Column("points", ("points",)),
@@ -244,7 +234,7 @@ def _families(last: Sequence[HeldOut]) -> Table:
         Column("errors", ("low", "high"), "{:+.1%} to {:+.1%}"),
         Column("inside", ("inside",)),
     )
-    return Table("families", "Errors by family", pd.DataFrame(rows), columns)
+    return Table("families", "Errors by family", data, columns)
 
 
 def _points(points: Sequence[HeldOut]) -> Table:

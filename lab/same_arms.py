@@ -9,7 +9,6 @@ equal arms show whether the one that starts first is faster.
 import argparse
 import math
 import tempfile
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -61,15 +60,6 @@ same_arms.csv has each pair.
 """
 
 
-@dataclass(frozen=True)
-class PairStart:
-    """Two equal arms in one incarnation."""
-
-    strategy: str
-    log: float
-    """Logarithm of the images/s of the arm that started first over those of the other."""
-
-
 def measure(name: str, folder: Path, names: int) -> list[ArmRecords]:
     """The arms of a bench in `folder`, which continues there if it was interrupted."""
     root = folder / name
@@ -95,18 +85,15 @@ def pair_row(strategy: str, arm: ArmRecords, twin: ArmRecords, plain: Statistics
     return values
 
 
-def pair_starts(strategy: str, arm: ArmRecords, twin: ArmRecords) -> list[PairStart]:
-    """The arm that started first over the other, in each incarnation."""
+def pair_starts(arm: ArmRecords, twin: ArmRecords) -> list[float]:
+    """Logarithms of the images/s of the arm that started first over those of the other, one for each incarnation."""
     logs: dict[int, list[float]] = {}
     for block, rate in arm.rates.items():
         if block in twin.rates:
             logs.setdefault(block.incarnation, []).append(math.log(rate / twin.rates[block]))
     first = {start.incarnation: start.order for start in arm.starts}
     second = {start.incarnation: start.order for start in twin.starts}
-    return [
-        PairStart(strategy, math.copysign(1, second[number] - first[number]) * float(np.mean(values)))
-        for number, values in logs.items()
-    ]
+    return [math.copysign(1, second[number] - first[number]) * float(np.mean(each)) for number, each in logs.items()]
 
 
 def turn_squares(arms: list[ArmRecords]) -> list[float]:
@@ -134,7 +121,7 @@ def main() -> None:
     options = parser.parse_args()
     console = Console()
     rows: list[dict[str, object]] = []
-    starts: list[PairStart] = []
+    starts: list[tuple[str, float]] = []
     squares: list[float] = []
     folder = options.keep or Path(tempfile.mkdtemp(prefix="same-arms-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,19 +131,19 @@ def main() -> None:
         statistics = Statistics({arm.label: arm.rates for arm in arms})
         for arm, twin in list(pairwise(arms))[::2]:
             rows.append(pair_row(name, arm, twin, statistics))
-            starts += pair_starts(name, arm, twin)
+            starts += [(name, log) for log in pair_starts(arm, twin)]
         squares += turn_squares(arms)
     write(options.out, rows, starts, squares)
     console.print(f"report: {options.out / 'same_arms.md'}")
 
 
-def write(out: Path, rows: list[dict[str, object]], starts: list[PairStart], squares: list[float]) -> None:
+def write(out: Path, rows: list[dict[str, object]], starts: list[tuple[str, float]], squares: list[float]) -> None:
     """same_arms.csv and same_arms.md."""
     table = pd.DataFrame(rows)
-    logs = np.array([start.log for start in starts])
+    logs = np.array([log for _, log in starts])
     half = t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs))
     low, high = (math.exp(logs.mean() + sign * half) for sign in (-1, 1))
-    by_strategy = pd.Series([start.log for start in starts]).groupby([start.strategy for start in starts], sort=False)
+    by_strategy = pd.DataFrame(starts, columns=["strategy", "log"]).groupby("strategy", sort=False)["log"]
     means = ", ".join(f"{name} {math.exp(mean):.3f}" for name, mean in by_strategy.mean().items())
     lines = [
         f"| {row['pair']} | {row['ratio']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {'**yes**' if row['excludes_1'] else ''} |"

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tfdist.jobs.plan import plan_command, plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
 from tfdist.launch.agents.inbox import Message, Note
 from tfdist.launch.agents.messages import Event, Started
+from tfdist.launch.console.job_state import state_of
 from tfdist.launch.job import Job, Program
 from tfdist.launch.machine import local_machine, local_machines
 from tfdist.launch.policy import Policy
@@ -131,31 +132,36 @@ def job_of(case: Case, steps: int) -> Job:
     return plan_training(replace(spec, **planted), local_machines())
 
 
-def lines_of(case: Case, seconds: float) -> list[tuple[float, str]]:
-    """What is said of slow workers while the job trains for `seconds`: seconds since the first step, and the line."""
+def lines_of(case: Case, seconds: float) -> tuple[list[tuple[float, str]], float]:
+    """What is said of slow workers while the job trains for `seconds`: seconds since the first step, and the line.
+
+    And the largest share of its time that a worker has waited, as the live table shows it.
+    """
     lines: list[tuple[float, str]] = []
-    first_step, pid, planted = 0.0, 0, nullcontext()
+    first_step, pid, planted, most = 0.0, 0, ExitStack(), 0.0
+    job = job_of(case, 10**7)
+    steps = state_of(job).steps
 
     def note(message: Message) -> None:
-        nonlocal first_step, pid, planted
+        nonlocal first_step, pid, most
+        if isinstance(message, Event) and message.event.get("event") == "step":
+            steps.note(message.task, message.event, time.monotonic())
+            most = max(most, *steps.waits().values(), 0.0)
         match message:
             case Started("worker-1", pid=started):
                 pid = started
             case Event(event={"event": "step"}) if not first_step:
                 first_step = time.monotonic()
-                planted = nullcontext() if case.plant is None else case.plant(pid)
-                planted.__enter__()
+                if case.plant is not None:
+                    planted.enter_context(case.plant(pid))
             case Note(_, text):
                 lines.append((time.monotonic() - first_step, text))
             case Event(event={"event": "step"}) if time.monotonic() - first_step > seconds:
                 os.kill(os.getpid(), 15)  # as a user would end it
 
-    with tempfile.TemporaryDirectory() as folder, RunWriter(create_run_dir(Path(folder), "slow")) as writer:
-        try:
-            launch(job_of(case, 10**7), writer, Policy(), note)
-        finally:
-            planted.__exit__(None, None, None)
-    return [(at, text) for at, text in lines if "holds the others up" in text or "is last in" in text]
+    with tempfile.TemporaryDirectory() as folder, RunWriter(create_run_dir(Path(folder), "slow")) as writer, planted:
+        launch(job, writer, Policy(), note)
+    return [(at, text) for at, text in lines if "holds the others up" in text or "is last in" in text], most
 
 
 def main() -> None:
@@ -167,7 +173,7 @@ def main() -> None:
     console = Console()
     for name in options.cases:
         case = CASES[name]
-        lines = lines_of(case, options.seconds)
+        lines, most = lines_of(case, options.seconds)
         named = [text for _, text in lines if "is last in" in text]
         right = not lines
         if case.expected:
@@ -178,12 +184,16 @@ def main() -> None:
             "seconds": options.seconds,
             "lines": len(lines),
             "named_after_s": round(lines[0][0], 1) if lines else None,
+            "most_waits": round(most, 3),
             "right": right,
             "first_line": lines[0][1] if lines else "",
         }
         table = pd.concat([pd.read_csv(OUT) if OUT.exists() else pd.DataFrame(), pd.DataFrame([row])])
         table.to_csv(OUT, index=False, lineterminator="\n")
-        console.print(f"{name}: {'right' if right else 'WRONG'}; {lines[:3]}", soft_wrap=True)
+        console.print(
+            f"{name}: {'right' if right else 'WRONG'}; {lines}; a worker waited for up to {most:.1%} of its time",
+            soft_wrap=True,
+        )
 
 
 if __name__ == "__main__":

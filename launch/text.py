@@ -46,10 +46,8 @@ def replace_surrogates(text: str) -> str:
 
 def shorten(line: str) -> str:
     """A line that overwrites itself without its first states."""
-    if len(line) > KEPT_CHARACTERS:
-        start = line.find("\r", len(line) - KEPT_CHARACTERS)
-        return line[start:] if start >= 0 else line
-    return line
+    start = line.find("\r", len(line) - KEPT_CHARACTERS) if len(line) > KEPT_CHARACTERS else 0
+    return line[max(0, start) :]
 
 
 def visible(line: str, colors: bool) -> str:

@@ -86,10 +86,8 @@ def columns_for(figures: Sequence[SizeFigure], width: int | None = None) -> tupl
     packs = (PACKS,) if lists else ()
     wide = (SIZE, COUNT, TYPE, REDOP, *((TENSORS, PACKS) if lists else ()), TIME, ALGBW, BUSBW, INTERVAL, WRONG)
     candidates = (wide, (SIZE, *packs, TIME, ALGBW, BUSBW, INTERVAL, WRONG), (SIZE, *packs, TIME, BUSBW, WRONG))
-    for columns in candidates:
-        if width is None or max(map(len, lines_of_table(columns, figures))) <= width:
-            return columns
-    return candidates[-1]
+    fitting = (each for each in candidates if width is None or max(map(len, lines_of_table(each, figures))) <= width)
+    return next(fitting, candidates[-1])
 
 
 def lines_of_table(columns: Sequence[Column], figures: Sequence[SizeFigure]) -> list[str]:

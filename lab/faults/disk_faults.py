@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from lab.faults.live import Live
@@ -20,12 +21,9 @@ DAMAGE = 64
 
 
 def _fill(folder: Path) -> None:
-    with (folder / "filler").open("wb", buffering=0) as file:
-        try:
-            while file.write(bytes(4096)):
-                pass
-        except OSError:
-            return
+    with (folder / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
 
 
 def _small_runs(box: Sandbox, scenario: Scenario) -> tuple[str, ...]:

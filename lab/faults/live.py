@@ -116,12 +116,7 @@ class Live:
         Raises:
             TooLateError: it still runs.
         """
-        deadline = time.monotonic() + timeout_s
-        while self.process.poll() is None:
-            self.update()
-            if time.monotonic() > deadline:
-                raise TooLateError(f"the launcher's end: not within {timeout_s:g} s")
-            time.sleep(POLL_S)
+        self.wait(lambda live: live.process.poll() is not None, timeout_s, "the launcher's end")
         self.update()
         return self.process.returncode
 

@@ -49,17 +49,14 @@ the job. These scenarios count as expected if the job ends with code 0, with or 
 def page(rows: Sequence[Row], scenarios: Iterable[Scenario], commit: str) -> str:
     """The page in Markdown."""
     faults = {scenario.fault.name: scenario.fault for scenario in scenarios}
-    sections = [_section(faults[name], [row for row in rows if row.fault == name]) for name in _order(rows, faults)]
+    groups = [(fault, [row for row in rows if row.fault == name]) for name, fault in faults.items()]
+    sections = [_section(fault, of_fault) for fault, of_fault in groups if of_fault]
     return (
         "\n\n".join(
             [_head(rows, commit), _summary(rows), *sections, TENSORFLOW, f"## Not reproducible here\n\n{NOT_HERE}"]
         )
         + "\n"
     )
-
-
-def _order(rows: Sequence[Row], faults: dict[str, Fault]) -> list[str]:
-    return [name for name in faults if any(row.fault == name for row in rows)]
 
 
 def _head(rows: Sequence[Row], commit: str) -> str:
@@ -100,16 +97,13 @@ def _summary(rows: Sequence[Row]) -> str:
         ("slowest restart, in cold starts", _longest([row.ratio for row in rows], "")),
     ]
     table = ["| | |", "| --- | --: |", *(f"| {name} | {value} |" for name, value in lines)]
-    return "## In short\n\n" + "\n".join([*table, *(["", *_listed(wrong)] if wrong else [])])
+    listed = ["", "Not as expected:", "", *(f"- `{row.scenario}`: {row.deviations}" for row in wrong)] if wrong else []
+    return "## In short\n\n" + "\n".join([*table, *listed])
 
 
 def _longest(values: Iterable[float | None], unit: str) -> str:
     known = [value for value in values if value is not None]
     return f"{max(known):.2f} {unit}".strip() if known else "not measured"
-
-
-def _listed(wrong: Sequence[Row]) -> list[str]:
-    return ["Not as expected:", "", *(f"- `{row.scenario}`: {row.deviations}" for row in wrong)]
 
 
 def _section(fault: Fault, rows: Sequence[Row]) -> str:

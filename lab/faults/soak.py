@@ -12,10 +12,10 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -137,17 +137,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="tfdist-soak-"))
-    results: list[Soaked] = []
-
-    def run(part: Part) -> None:
-        results.append(soak(part, options.minutes, folder / part.name, options.seed))
-
-    threads = [threading.Thread(target=run, args=(part,)) for part in PARTS]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    results.sort(key=lambda each: PARTS.index(each.part))
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(lambda part: soak(part, options.minutes, folder / part.name, options.seed), PARTS))
     accuracies = undisturbed(results[-1].steps, folder / "undisturbed")
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / "soak.md").write_text(text(results, accuracies, options.minutes))

@@ -22,8 +22,6 @@ class Parameter:
     """Its help, with the default."""
     panel: str
     """The part of the help that lists it; empty for an argument."""
-    names: tuple[str, ...]
-    """`-H`, `--hosts`; an argument has none."""
     key: str
     """Key in a job file, if the command reads one."""
     variable: str
@@ -92,7 +90,6 @@ def _parameter(param: Any, context: Any) -> Parameter:
         words.strip() if is_option else param.metavar,
         _unescaped(text.replace("  [", " [")),
         (param.rich_help_panel or "Options") if is_option else "",
-        (*param.opts, *param.secondary_opts) if is_option else (),
         param.name,
         param.envvar or "",
         param.type_descriptor.annotation,

@@ -24,9 +24,8 @@ def counters(pid: int, pids: list[int], cpu_s: Mapping[int, float]) -> dict[str,
         pids: of all tasks of its job here, each of which leads a session.
         cpu_s: what the sessions have used, as `session_cpu_s`.
     """
-    try:
-        cores = os.sched_getaffinity(pid)
-    except OSError:  # it has ended
+    cores = _affinity(pid)
+    if not cores:  # it has ended
         return {}
     busy_s, steal_s = busy_and_stolen_s(cores)
     return {

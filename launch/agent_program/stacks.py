@@ -5,6 +5,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from tfdist.launch.agent_program import system
 
@@ -26,13 +27,11 @@ def catches_signal(pid: int, number: int) -> bool:
 
 def request_stacks(session: int, pid: int, number: int) -> bool:
     """Send the signal that makes a process write its stacks, if it is in the session and catches it."""
-    if system.process_stat(pid)[3:4] != [str(session)] or not catches_signal(pid, number):
-        return False
-    try:
-        os.kill(pid, number)
-    except OSError:  # it has ended, or runs as another user
-        return False
-    return True
+    with suppress(OSError):  # it has ended, or runs as another user
+        if system.process_stat(pid)[3:4] == [str(session)] and catches_signal(pid, number):
+            os.kill(pid, number)
+            return True
+    return False
 
 
 def wait_for_stacks(written_at: Callable[[], float], since: float) -> bool:
@@ -78,10 +77,9 @@ def spy_stacks(pid: int, native: bool = False) -> str:
 
 def is_python(pid: int) -> bool:
     """Whether a process runs a Python interpreter."""
-    try:
+    with suppress(OSError):
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
-    except OSError:
-        return False
+    return False
 
 
 def proc_threads(pid: int) -> str:

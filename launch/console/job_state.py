@@ -274,10 +274,8 @@ class JobState:
                 task.step, task.accuracy = _count(event.get("step")), _number(event.get("accuracy"))
             case Event(event={"event": "record"}):
                 task.enter(Activity.ENDING, now)
-            case Event():
-                pass
             case _:
-                return False
+                return isinstance(message, Event)
         return True
 
     def _open_barrier(self, now: float) -> None:

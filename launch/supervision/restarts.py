@@ -178,16 +178,15 @@ def decide(
 
 def tasks_to_restart(job: Job, culprits: Sequence[str]) -> tuple[str, ...] | None:
     """The tasks that are restarted after a failure of these; all of them if a host is to blame. None: no restart."""
-    names = [plan.task.name for plan in job.plans]
     roles = {plan.task.name: plan.task.role for plan in job.plans}
     if any(job.roles[role].restarts is None for role in ({roles[task] for task in culprits} or set(roles.values()))):
         return None
     if not culprits:
-        return tuple(names)
+        return tuple(roles)
     together = {role for task in culprits for role in job.roles[roles[task]].restarts or ()}
-    tasks = [task for task in names if task in culprits or roles[task] in together]
-    lasting = set(names) - set(tasks) - set(job.following)
-    return tuple(tasks if lasting else names)
+    tasks = [task for task in roles if task in culprits or roles[task] in together]
+    lasting = roles.keys() - set(tasks) - set(job.following)
+    return tuple(tasks if lasting else roles)
 
 
 def delay_s(attempts: Sequence[Attempt]) -> float:

@@ -78,10 +78,8 @@ class TaskGroup:
 
     def start(self, tasks: Collection[str]) -> None:
         """Start the present attempts of these tasks."""
-        for plan in self.job.plans:
+        for plan in [plan for plan in self.job.plans if plan.task.name in tasks]:
             task, argv, cwd = plan.task.name, self.job.command(plan), plan.program.cwd
-            if task not in tasks:
-                continue
             number = self.attempt(task)
             env = {**self.job.environment(plan), "TFDIST_ATTEMPT": str(self.job.first_attempt + number)}
             port = self.job.cluster.port(plan.task)
@@ -133,10 +131,9 @@ class TaskGroup:
     def _keep_states(self, tasks: Collection[str], reply: Reply) -> None:
         if isinstance(reply, Inspected):
             for task, state in reply.states.items():
-                if task not in tasks:  # of another host
-                    continue
-                seen = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0), event_time())
-                self.history.states[task] = seen
+                if task in tasks:  # else it is of another host
+                    seen = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0), event_time())
+                    self.history.states[task] = seen
 
     def _by_channel(self, tasks: Collection[str]) -> dict[Channel, tuple[str, ...]]:
         by_channel: dict[Channel, tuple[str, ...]] = {}

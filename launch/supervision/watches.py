@@ -230,15 +230,12 @@ class StallWatch:
     def note(self, message: Message, now: float) -> None:
         """Take note of a message about a present attempt: a sign of life ends a suspicion."""
         steps, leading = self.tasks.history.steps, self.tasks.job.leading
+        is_sign = isinstance(message, Started | Exited)
         match message:
-            case Started() | Exited():
-                is_sign = True
             case Event(task):
                 is_sign = task in leading
             case Output(task, stream) if stream != "stacks":
                 is_sign = not steps and (task in leading or not self._takes_steps)
-            case _:
-                is_sign = False
         if not is_sign:
             return
         self.took_steps = self.took_steps or bool(steps)

@@ -80,10 +80,8 @@ def new_checkpoints(
     before = {_identity(manifest) for manifest in look().complete}
     seen: set[tuple[int, int]] = set()
     while True:
-        new = [manifest for manifest in look().complete if _identity(manifest) not in seen]
-        if not new:
+        while not (new := [manifest for manifest in look().complete if _identity(manifest) not in seen]):
             wait()
-            continue
         oldest = min(new, key=lambda manifest: manifest.step)
         seen.add(_identity(oldest))
         yield oldest

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
+from tfdist.models.architectures.parameters import gradient_bytes
 from tfdist.models.spec import TrainingSpec, calls
 from tfdist.models.training import feed, optimizers, restore, step
 from tfdist.models.training.context import TrainingContext, TrainingState
@@ -99,11 +100,6 @@ class StepTimes:
         return {"every": every, **{name: values for name, values in times.items() if values}}
 
 
-def gradient_bytes(model: tf.keras.Model, dtype: str) -> int:
-    """The bytes of one replica's gradients in the type in which they are exchanged."""
-    return sum(int(tf.size(weight)) for weight in model.trainable_weights) * int(tf.as_dtype(dtype).size)
-
-
 @dataclass
 class SyncLoop:
     """Runs steps one after the other; the loss of the last one is fetched at the end of a window."""
@@ -144,9 +140,7 @@ def prepare(job: TrainingContext) -> tuple[SyncLoop, Callable[[], TrainingState]
     model, optimizer, averages, replica_step = step.build(job)
     restore.restore(job, model, optimizer, averages)
     batches = feed.synchronous(job)
-    times = None
-    if spec.step_times:
-        times = StepTimes(strategy, spec.gpus, gradient_bytes(model, spec.gradient_dtype.value))
+    times = StepTimes(strategy, spec.gpus, gradient_bytes(spec)) if spec.step_times else None
     run_steps = _run_steps(lambda source: strategy.run(replica_step, batches.draw(source)), strategy, spec, times)
     total = tf.function(lambda losses: strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None))
     run = partial(run_steps, batches.source)

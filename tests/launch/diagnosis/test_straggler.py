@@ -56,7 +56,7 @@ def test_nobody_is_named_among_equal_workers(step_ms, sd):
 
 
 def test_nobody_is_named_who_is_always_last_by_little():
-    assert trained(60, times(2.0), sd=0.001).slow() is None
+    assert trained(60, times(6.0), sd=0.001).slow() is None
 
 
 def test_nobody_is_named_for_one_long_pause():
@@ -68,7 +68,7 @@ def test_nobody_is_named_for_one_long_pause():
 
 
 def test_who_was_named_stays_so_while_it_is_a_little_better():
-    steps = trained(60, times(4.5), sd=0.03)
+    steps = trained(60, times(7.5), sd=0.03)
     assert steps.slow() is None
     assert steps.slow("worker-3") is not None
     assert steps.slow("worker-2") is None

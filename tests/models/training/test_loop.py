@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tfdist.models.training.loop import StepTimes, gradient_bytes
+from tfdist.models.training.loop import StepTimes
 from tfdist.models.training.straggler import busy_wait, stamp
 
 
@@ -63,10 +63,3 @@ def test_a_window_reports_the_own_time_of_some_steps_and_not_what_was_between_wi
         assert len(found["input_ms"]) == len(found["own_ms"])
         assert all(5 <= own < 1000 for own in found["own_ms"])
         assert all(waited < own for waited, own in zip(found["input_ms"], found["own_ms"], strict=True))
-
-
-@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("bfloat16", 2)])
-def test_gradients_have_the_bytes_of_the_type_in_which_they_are_exchanged(dtype: str, size: int) -> None:
-    model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
-    model.build((None, 2))
-    assert gradient_bytes(model, dtype) == 9 * size
