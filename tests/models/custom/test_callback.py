@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tfdist.measure
 
-images, labels = np.zeros((24, 4), "float32"), np.zeros((24,), "int32")
+data = tf.data.Dataset.from_tensor_slices((np.zeros((24, 4), "float32"), np.zeros((24,), "int32"))).batch(8)
 strategy = tf.distribute.MirroredStrategy(["CPU:0"])
 with strategy.scope():
     model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
@@ -26,10 +26,10 @@ def observed(batch, logs=None):
     calls.append(type(logs.get("loss")).__name__)
     done(batch, logs)
 callback.on_train_batch_end = observed
-history = model.fit(images, labels, batch_size=8, epochs=tfdist.measure.epochs(2), callbacks=[callback], verbose=0)
+history = model.fit(data, epochs=tfdist.measure.epochs(2), callbacks=[callback], verbose=0)
 print(len(history.epoch), *calls)
 if "TWICE" in os.environ:
-    model.fit(images, labels, batch_size=8, epochs=1, callbacks=[tfdist.measure.Callback()], verbose=0)
+    model.fit(data, epochs=1, callbacks=[tfdist.measure.Callback()], verbose=0)
 """
 TURNS = [{"windows": 1, "steps": 3}, {"windows": 2, "steps": 4}, {"windows": 0, "steps": 0}]
 
@@ -112,7 +112,7 @@ SLEEPS = PROGRAM.replace(
     "    def on_epoch_end(self, epoch, logs=None):\n"
     "        time.sleep(2)\n"
     "history = model.fit(",
-).replace("callbacks=[callback]", "callbacks=[Sleep(), callback], validation_data=(images, labels)")
+).replace("callbacks=[callback]", "callbacks=[Sleep(), callback], validation_data=data")
 
 
 @pytest.mark.core
