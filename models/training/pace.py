@@ -236,8 +236,7 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
     while (turn := _parked(seconds)) is not None and turn.windows:
         yield _plan(turn, concurrent, per_call)
         windows = log.take()
-        observed = log.take_observed()
-        rest = {"observed": observed} if observed else {}
+        rest, log.observed = {"observed": log.observed} if log.observed else {}, {}
         events.emit("turn", windows=[asdict(window) for window in windows], **rest)
         seconds = step_s(windows) * concurrent if windows else seconds
 

@@ -39,11 +39,31 @@ def _energy_j(end: GpuReading, gpus: Sequence[GpuReading]) -> float | None:
     return None if start is None or end.energy_j is None else end.energy_j - start
 
 
+MOST_WINDOWS = 256
+"""Windows of a record. It is one event, and an agent drops events of more than 1 MiB or 50,000 values."""
+
+
+def joined(first: Window, second: Window) -> Window:
+    """Two windows of a task, one after the other, as one; usage only if both have it, with the readings at the end."""
+    window: Window = _sums(first, second, "steps", "examples", "elapsed_s", "epochs", "between_s", "between_cpu_s")
+    if first.usage is None or second.usage is None:
+        return replace(window, usage=None)
+    usage = _sums(first.usage, second.usage, "cpu_s", "busy_s", "steal_s")
+    gpus = tuple(_sums(*pair, "energy_j") for pair in zip(first.usage.gpus, usage.gpus, strict=False))
+    return replace(window, usage=replace(usage, gpus=gpus))
+
+
+def _sums(first: Any, second: Any, *names: str) -> Any:
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in names}
+    return replace(second, **{name: None if None in pair else sum(pair) for name, pair in pairs.items()})
+
+
 @dataclass
 class WindowLog:
     """Call `open` before the first step of a row of windows, and `close` after the device has finished each window.
 
-    A window starts where the last one ended, unless `open` is called in between.
+    A window starts where the last one ended, unless `open` is called in between. Equally many neighbours are joined as
+    soon as there would be `MOST_WINDOWS`: all tasks have the same ones.
     """
 
     share: float = 1.0
@@ -53,7 +73,7 @@ class WindowLog:
     clock: Callable[[], float] = time.perf_counter
     read: Callable[[], Reading] = read_usage
     windows: list[Window] = field(default_factory=list)
-    """Those closed since the last `take`."""
+    """Those closed since the last `take`, fewer than `MOST_WINDOWS`."""
     opened_at: float = 0.0
     """The clock at the start of the first window; 0.0 before it."""
     first_step_at: float = 0.0
@@ -67,11 +87,13 @@ class WindowLog:
     more: Callable[[int, int], dict[str, Any]] | None = None
     """Called at the end of a window with `steps` and its number of steps; returns what else is reported of it."""
     observed: dict[str, Any] = field(default_factory=dict)
-    """JSON about the turn besides its windows, by name, since the last `take_observed`; see TurnRecord.observed."""
+    """JSON about the turn besides its windows, by name, not yet sent; see TurnRecord.observed."""
     _edge: float = 0.0
     _before: WindowUsage | None = None
     _paused: tuple[float, Reading] | None = None
     _between: dict[str, Any] = field(default_factory=dict)
+    _closed: int = 0
+    _joined: int = 1
 
     def open(self) -> None:
         """Start a window now."""
@@ -113,7 +135,7 @@ class WindowLog:
         now, reading = self.clock(), self.read()
         elapsed = now - self._edge
         usage = usage_between(self._before, reading)
-        self.windows.append(Window(steps, examples, elapsed, loss, usage, **self._between))
+        self._add(Window(steps, examples, elapsed, loss, usage, **self._between))
         self._edge, self._before, self._between = now, reading, {}
         self.steps += steps
         if not self.quiet:
@@ -125,14 +147,19 @@ class WindowLog:
         if self.at_edge is not None and self.at_edge(self.steps):
             self._before, self._edge = self.read(), self.clock()
 
+    def _add(self, window: Window) -> None:
+        if self._closed % self._joined:
+            self.windows[-1] = joined(self.windows[-1], window)
+        else:
+            self.windows.append(window)
+        self._closed += 1
+        if self._closed == MOST_WINDOWS * self._joined:
+            self.windows = [joined(*pair) for pair in zip(self.windows[::2], self.windows[1::2], strict=True)]
+            self._joined *= 2
+
     def take(self) -> tuple[Window, ...]:
         """The windows closed since the last call."""
-        taken, self.windows = tuple(self.windows), []
-        return taken
-
-    def take_observed(self) -> dict[str, Any]:
-        """What was observed since the last call."""
-        taken, self.observed = self.observed, {}
+        taken, self.windows, self._closed, self._joined = tuple(self.windows), [], 0, 1
         return taken
 
 

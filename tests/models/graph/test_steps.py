@@ -80,7 +80,7 @@ def test_a_window_of_asynchronous_workers_ends_with_its_last_step():
     ]  # fmt: skip
     assert steps.steps == 4 + 9
     assert workers.applied == 9
-    assert log.take_observed() == {}
+    assert log.observed == {}
 
 
 def test_a_window_that_is_displayed_has_the_updates_of_each_worker(monkeypatch):
@@ -101,7 +101,7 @@ def test_updates_of_the_windows_are_counted_by_worker_and_staleness():
     spec = TrainingSpec(strategy=StrategyName.BETWEEN_GRAPH, workers=2, ps=1, batch_size=8, count_updates=True)
     log = log_of(workers)
     AsyncSteps(workers, spec, TICKETS).windows((4,), log, before=2)
-    assert log.take_observed() == {"updates": [[0, 2], [0, 2]]}
+    assert log.observed == {"updates": [[0, 2], [0, 2]]}
 
 
 @pytest.mark.parametrize("hasty", [0, 1, 2])

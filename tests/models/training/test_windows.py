@@ -5,9 +5,11 @@ import os
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tfdist.models.record import GpuReading
-from tfdist.models.training.windows import Reading, WindowLog, read_usage, step_s, usage_between
+from tfdist.models.training.windows import MOST_WINDOWS, Reading, WindowLog, joined, read_usage, step_s, usage_between
 
 GPU = GpuReading(0, 1 << 30, 0.9, 250.0, 1000.0, 1410, "")
 
@@ -60,6 +62,34 @@ def test_windows_are_contiguous_and_taken_once():
     assert [window.loss for window in windows] == [50.0, 10.0, 20.0]
     assert {(window.steps, window.examples) for window in windows} == {(2, 16)}
     assert log.take() == ()
+
+
+@given(st.integers(0, 9 * MOST_WINDOWS))
+def test_neighbours_of_many_windows_are_joined_and_nothing_is_lost(count):
+    log, clock = run([1.0] * count)
+    windows = log.take()
+    assert len(windows) == count if count < MOST_WINDOWS else MOST_WINDOWS // 2 <= len(windows) < MOST_WINDOWS
+    assert len({window.steps for window in windows[:-1]}) <= 1, "all but the last one have the same size"
+    assert (sum(each.steps for each in windows), sum(each.examples for each in windows)) == (2 * count, 16 * count)
+    assert sum(each.elapsed_s for each in windows) == pytest.approx(clock.now - 100.0)
+    assert sum(each.usage.cpu_s for each in windows if each.usage) == pytest.approx((clock.now - 100.0) / 2)
+    clock.now += 1.0
+    log.close(2, 16, None)
+    assert [each.steps for each in log.take()] == [2], "taken windows are not joined with later ones"
+
+
+def test_a_joined_window_has_all_energy_and_the_last_readings():
+    log, _ = run([4.0, 2.0])
+    one, other = (
+        replace(each, epochs=1, between_s=2.0, usage=replace(each.usage, gpus=(gpu, replace(gpu, energy_j=None))))
+        for each, gpu in zip(log.take(), (GPU, replace(GPU, energy_j=500.0, power_w=300.0)), strict=True)
+    )
+    both = joined(one, other)
+    assert (both.epochs, both.between_s, both.loss) == (2, 4.0, 20.0)
+    assert both.usage is not None
+    assert (both.usage.busy_s, both.usage.resident_bytes) == (6.0, 106)
+    assert [(gpu.energy_j, gpu.power_w) for gpu in both.usage.gpus] == [(1500.0, 300.0), (None, 300.0)]
+    assert joined(one, replace(other, usage=None)).usage is None
 
 
 def test_the_time_before_open_belongs_to_no_window():
