@@ -15,7 +15,7 @@ from tfdist.cli.show.past import follow as follow_run
 from tfdist.launch.agents.messages import Event, Output, StreamName
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end
+from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end, wait_for_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import find_run, read_run, tasks_of
 from tfdist.launch.text import did_you_mean
@@ -54,9 +54,9 @@ def logs(
     run_dir = find_run(run, runs_dir)
     if json and (task is not None or not follow):
         raise TfdistError("--json: prints the outcome of all tasks at the end; use it with --follow and without TASK")
-    if follow and task is None:
-        raise typer.Exit(follow_run(run_dir, ("stderr",) if stderr else STREAMS, json=json))
     try:
+        if follow and task is None:
+            raise typer.Exit(follow_run(run_dir, ("stderr",) if stderr else STREAMS, json=json))
         if task is None:
             _show_all(run_dir, stderr)
         elif follow:
@@ -65,6 +65,7 @@ def logs(
             _one_task(run_dir, task, stderr, follow)(True)
         sys.stdout.flush()
         if follow:
+            wait_for_launcher(run_dir)  # until then, it may find that records are missing
             code = read_run(run_dir).exit_code
             raise typer.Exit(ExitCode.FAILED if code is None else code)
     except KeyboardInterrupt:

@@ -149,8 +149,10 @@ def _events() -> dict[str, Any]:
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Each schema by the name of its file."""
+    outcome = _versioned("outcome", "outcome.json of a run whose tasks were started", 1, Outcome)
+    del outcome["properties"]["records"]  # records.jsonl has them
     return {
-        "outcome.schema.json": _versioned("outcome", "outcome.json of a run whose tasks were started", 1, Outcome),
+        "outcome.schema.json": outcome,
         "records.schema.json": _versioned("records", "A line of records.jsonl", RECORD_FORMAT, Record),
         "turns.schema.json": _versioned("turns", "A line of turns.jsonl", RECORD_FORMAT, TurnRecord),
         "report.schema.json": _versioned("report", "report.json", REPORT_FORMAT, _Report),

@@ -193,7 +193,10 @@ class Agent:
             with contextlib.suppress(BlockingIOError):  # full: it wakes up anyway
                 self.wake_sockets[1].send(b"\0")
 
-        threading.Thread(target=run, name=kind, daemon=True).start()
+        try:
+            threading.Thread(target=run, name=kind, daemon=True).start()
+        except RuntimeError:  # no more threads
+            run()
 
     def _flush(self) -> None:
         # Writes without blocking. The rest follows when the stream is writable; a large rest pauses reading of tasks.
@@ -563,18 +566,14 @@ class Agent:
             self._finish(task)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            self.terminated.discard(pid)
-            self.unkillable.discard(pid)
-            system.ABANDONED.pop(pid, None)
-            if pid in self.by_pid:
-                self._keep_exit(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.wait4(-1, os.WNOHANG))[0]:
+                pid, status, usage = ended
+                self.terminated.discard(pid)
+                self.unkillable.discard(pid)
+                system.ABANDONED.pop(pid, None)
+                if pid in self.by_pid:
+                    self._keep_exit(self.by_pid.pop(pid), os.waitstatus_to_exitcode(status), usage)
         for task in [task for task in self.ending if not task.stopped or not processes.orphans(task.pid)]:
             self._finish(task)
 

@@ -87,8 +87,8 @@ class Outcome:
     """The signal that interrupted the launcher; 0: none did."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, with the format's version."""
-        return {"format": 1, **asdict(self)}
+        """Plain JSON values, with the format's version, without the records: the disk may be nearly full."""
+        return {"format": 1, **{name: value for name, value in asdict(self).items() if name != "records"}}
 
 
 TAIL_LINES = 100

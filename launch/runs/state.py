@@ -150,7 +150,7 @@ def _state(run_dir: RunDir, ending: _OutcomeFields, launcher: Launcher | None, s
         return ending.get("status", RunState.FAILED)
     if launcher.alive if launcher is not None else answers(run_dir):
         return RunState.RUNNING
-    if launcher is None and time.time() - started < _STARTING_S:
+    if launcher is None and abs(time.time() - started) < _STARTING_S:  # its clock may have been ahead
         return RunState.STARTING
     return RunState.LOST
 

@@ -93,8 +93,9 @@ def published(options: MetricsOptions, job: Job, writer: RunWriter, note: Callab
             host, port = options.address
             try:
                 server, thread = library.start_http_server(port, host, registry)
-            except OSError as error:
-                raise TfdistError(f"--metrics {host}:{port}: {error.strerror}; choose another address") from None
+            except (OSError, UnicodeError) as error:  # UnicodeError: not a valid DNS name
+                reason = getattr(error, "strerror", "not a valid name")
+                raise TfdistError(f"--metrics {host}:{port}: {reason}; choose another address") from None
             stack.callback(thread.join)
             stack.callback(server.server_close)
             stack.callback(server.shutdown)

@@ -163,7 +163,8 @@ def decide(
     if outcome.warnings:
         return "a process could not be killed"
     steps_known = job.reports_steps or any(attempt.first_step is not None for attempt in attempts)
-    if steps_known and attempts[-1].last_step is None and OUT_OF_MEMORY.search(outcome.reason):
+    since = attempts if outcome.culprit in job.serving else attempts[-1:]  # their chief takes the steps
+    if steps_known and all(each.last_step is None for each in since) and OUT_OF_MEMORY.search(outcome.reason):
         return "it was out of memory before its first step"
     if alike := alike_failures(job, attempts):
         return alike

@@ -93,7 +93,7 @@ class StragglerWatch:
 
     def _name(self, slow: Straggler, now: float) -> None:
         """Say what holds the others up and why, unless that was said, and keep it for the outcome."""
-        if slow.task not in self._rates and now - self._suspected_at < NO_EVIDENCE_S:
+        if not self._rates.keys() >= self.tasks.running and now - self._suspected_at < NO_EVIDENCE_S:
             return
         own = self._throttles.get(slow.task, "")
         others = {reason for task, reason in self._throttles.items() if task != slow.task}

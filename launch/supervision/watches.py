@@ -239,7 +239,7 @@ class StallWatch:
         if not is_sign:
             return
         self.took_steps = self.took_steps or bool(steps)
-        if self._suspected_at is not None:
+        if self._suspected_at is not None and not isinstance(message, Exited):
             silence_s = now - self.last_sign
             self.tasks.note(f"the job continues after {silence_s:.0f} s without a step")
         self.restart(now)

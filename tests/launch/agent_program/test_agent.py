@@ -159,6 +159,14 @@ def test_preparing_a_folder_that_does_not_answer_does_not_stop_heartbeats():
         assert Heartbeat in map(type, agent.messages[before:])
 
 
+def test_an_agent_that_can_start_no_thread_answers_all_the_same():
+    refuse = "import threading\ndef refused(thread): raise RuntimeError(thread)\nthreading.Thread.start = refused"
+    with real_agent(source=changed_agent(refuse)) as agent:
+        agent.wait_for(Hello)
+        agent.send(Prepare("", "/", False, request=1))
+        assert agent.wait_for(Prepared).actual == "/"
+
+
 def test_the_programs_file_is_compared_by_its_hash(tmp_path):
     (tmp_path / "t.py").write_bytes(b"x = 1")
     with real_agent() as agent:

@@ -174,6 +174,8 @@ def test_a_new_empty_folder_starts_and_an_old_one_is_lost(tmp_path):
     (tmp_path / f"{stamp}-a").mkdir()
     (tmp_path / "20260101T120000Z-launch").mkdir()
     assert [run.state for run in list_runs(tmp_path)] == [RunState.STARTING, RunState.LOST]
+    (tmp_path / "29990101T120000Z-launch").mkdir()  # the clock was ahead
+    assert list_runs(tmp_path)[0].state is RunState.LOST
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"status": "new", "format": 1}'])

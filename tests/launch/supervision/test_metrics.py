@@ -102,6 +102,12 @@ def test_a_port_in_use_is_one_sentence(tmp_path):
         publish(MetricsOptions(("127.0.0.1", taken.getsockname()[1])), tmp_path / "run")
 
 
+@pytest.mark.parametrize("host", ["a..b", "h" * 64])
+def test_a_name_that_no_host_can_have_is_one_sentence(host, tmp_path):
+    with pytest.raises(TfdistError, match=f"^--metrics {host}:9400: not a valid name; choose another address"):
+        publish(MetricsOptions((host, 9400)), tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("text", "address"), [(":9400", ("127.0.0.1", 9400)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:2", ("::1", 2))]
 )

@@ -476,6 +476,9 @@ def test_out_of_memory_is_restarted_only_after_a_step(reason):
     assert isinstance(decide(outcome, job, POLICY, attempts_of(5)), Restart)
     own = job_of(MULTI_WORKER, reports_steps=False)
     assert isinstance(decide(outcome, own, POLICY, attempts_of(None)), Restart)
+    served = job_of(PARAMETER_SERVER)  # another worker was restarted just before, and the chief has taken no step since
+    assert isinstance(decide(outcome, served, POLICY, attempts_of(5, None)), Restart)
+    assert decide(outcome, served, POLICY, attempts_of(None, None)) == "it was out of memory before its first step"
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ class Training:
         self.supervisor.deadlines.clear()
         self.watch.start(0.0)
 
-    def train(self, seconds, own_ms, load=(), answers=True, every_s=1.0, throttles=()):
-        """`load`: what is counted each second of a task; `throttles`: why its GPU is slowed down."""
+    def train(self, seconds, own_ms, load=(), answers=True, every_s=1.0, throttles=(), later_s=()):
+        """`load`: what is counted each second of a task; `throttles`: why its GPU is slowed down; `later_s`: of clocks."""
         for _ in range(int(seconds / every_s)):
             self.now += every_s
             for task, counters in dict(load).items():
@@ -44,7 +44,14 @@ class Training:
             self.channel.sent.clear()
             self.asked += len(requests)
             for request in requests if answers else ():
-                values = {task: {"time_s": self.now, **QUIET, **self.counted.get(task, {})} for task in own_ms}
+                values = {
+                    task: {
+                        "time_s": self.now + dict(later_s).get(task, 0.0) * self.asked,
+                        **QUIET,
+                        **self.counted.get(task, {}),
+                    }
+                    for task in own_ms
+                }
                 self.supervisor.tasks.requests.take(
                     self.channel.host, Inspected({}, {}, counters=values, request=request.request)
                 )
@@ -90,6 +97,14 @@ def test_a_healthy_job_is_not_asked_and_nothing_is_said():
     assert (training.lines, training.asked) == ([], 0)
     training.train(60, SLOW)
     assert training.asked > 0
+
+
+def test_what_all_workers_share_is_no_cause_while_their_readings_are_not_all_there():
+    training, load = Training(), {task: {"steal_s": 0.3} for task in EQUAL}
+    later_s = {"worker-0": -0.6}  # its second reading is less than 5 s after the first one
+    training.train(60, SLOW, load, later_s=later_s)
+    (text,) = training.texts()
+    assert "stolen" not in text
 
 
 def test_a_host_that_does_not_answer_is_named_all_the_same():

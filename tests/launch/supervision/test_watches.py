@@ -212,6 +212,14 @@ def test_a_step_after_the_warning_ends_the_suspicion():
     assert is_warning(job.until(613.0))
 
 
+def test_a_task_that_ends_after_the_warning_does_not_show_that_the_job_continues():
+    job = Stalling()
+    job.step("worker-0", 45, 10.0)
+    assert len(job.until(310.0)) == 1
+    assert job.note(Exited("worker-1", 1, 311.0, 1, 0.1), 311.0) == []
+    assert job.until(610.0) == []
+
+
 @pytest.mark.parametrize(
     ("message", "is_sign"),
     [
