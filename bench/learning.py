@@ -6,6 +6,7 @@ from itertools import accumulate, groupby, pairwise, zip_longest
 from math import nan
 from statistics import geometric_mean
 
+from tfdist.bench.until import accuracy_of
 from tfdist.models.record import Record
 from tfdist.models.throughput import exchange, throughput
 from tfdist.strategies.catalog import Exchange
@@ -92,15 +93,16 @@ class Curve:
 def curves_of(records: Sequence[Record]) -> tuple[Curve, ...]:
     """The trainings of one arm whose turns were evaluated: one for each seed.
 
-    After `--resume`, a training that was interrupted starts again with its seed: the last start counts. A program of
-    the user's own has no known seed; its first round stands for it. Without exchange each task trains a model of its
-    own; otherwise the first one speaks for all.
+    A training that was interrupted, or the baseline beside each group of arms, starts again with its seed: the start
+    that learned most counts, and of equal ones the last. A program of the user's own has no known seed; its first round
+    stands for it. Without exchange each task trains a model of its own; otherwise the first one speaks for all.
     """
     measured = sorted(filter(_tasks, records), key=lambda record: (record.incarnation, record.order))
     starts = [list(turns) for _, turns in groupby(measured, key=lambda record: record.incarnation)]
-    last_with_seed = {turns[0].spec.get("seed", turns[0].round): turns for turns in starts}
+    starts.sort(key=lambda turns: accuracy_of(turns[-1].observed) or 0.0)
+    best_with_seed = {turns[0].spec.get("seed", turns[0].round): turns for turns in starts}
     curves = []
-    for seed, turns in last_with_seed.items():
+    for seed, turns in best_with_seed.items():
         for task in _tasks(turns[0]):
             examples, seconds, points = 0.0, 0.0, []
             for turn in turns:

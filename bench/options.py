@@ -132,7 +132,7 @@ def changed_suite(suite: Suite, options: BenchOptions) -> tuple[Suite, tuple[str
     built_in = options.suite is None or options.suite in built_in_suites()
     narrowed, notes = with_command(narrow(suite, options.patterns, options.strategy), options.program, built_in)
     if options.strategy is not None:  # its first arm is the default of the others
-        narrowed = replace(narrowed, baseline=None, against=None)
+        narrowed = replace(narrowed, baseline=None, against=None, explain=False)
     if against := options.against or narrowed.against:
         narrowed = replace(narrowed, against=pinned(against))
     suite = with_base(adjust(narrowed, options.changes))

@@ -87,7 +87,7 @@ def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
     try:
         if known:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8", newline="") as stream:
+            with path.open("a", encoding="utf-8", errors="backslashreplace", newline="") as stream:
                 writer = csv.writer(stream)
                 if not stream.tell():
                     writer.writerow(_COLUMNS)

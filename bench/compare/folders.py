@@ -60,7 +60,7 @@ class ComparedFolders:
     def unsure(self, bound: float) -> tuple[str, ...]:
         """The arms of the base that may be slower by more than `bound`, those that were not compared among them."""
         # the anchor stands for the machine, whose speed differs by day: it counts only where there is nothing else
-        gated = [each for each in self.changes if not each.anchor or self.decided < 2]
+        gated = [each for each in self.changes if not each.anchor] or self.changes
         intervals = {each.arm: each.comparison.interval if each.comparison else None for each in gated}
         low = [arm for arm, each in intervals.items() if each is None or each.low < 1 - bound]
         slow = self.too_slow(bound)

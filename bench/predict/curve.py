@@ -61,7 +61,7 @@ class ScalingCurve:
     fit: RingFit | None = None
     """Fit of its exchange; None: an asynchronous arm."""
     service: float | None = None
-    """Images/s that the parameter servers can serve; None: a synchronous arm."""
+    """Images/s that the parameter servers can serve; None: a synchronous arm, or nothing waited for them."""
 
     @property
     def arm(self) -> ArmRow:

@@ -85,7 +85,7 @@ def predict_async(row: ArmRow, compute: Compute, question: Question) -> ScalingC
     rates = _steps(own, service, numbers, servers) * batch * grid / numbers
     total = grid * batch / rates
     parts = Parts(seconds, np.maximum(total - seconds, 0.0), np.zeros_like(total), np.zeros_like(total))
-    served = servers / max(float(service[0]), 1e-12) * batch * of_worker
+    served = servers / float(service[0]) * batch * of_worker if service[0] > 0 else None
     most = 0 if is_far(measured, question.link) else RANGE * devices
     rates = widened(rates, grid, [devices], of_model)
     curve = curve_of([row], compute, question, Draws(grid, rates, parts, batch), most)

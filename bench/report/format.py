@@ -56,7 +56,7 @@ def in_unit(text: str, rows: Iterable[ArmRow]) -> str:
     specs = [record.spec for row in rows for record in row.records]
     if not specs or not all(spec.get("command") for spec in specs):
         return text
-    return re.sub(r"\b([Ii])mage(s?)\b", lambda found: ("Ex" if found[1] == "I" else "ex") + f"ample{found[2]}", text)
+    return re.sub(r"\b([Ii])mages(?=/s| per )", lambda found: ("Ex" if found[1] == "I" else "ex") + "amples", text)
 
 
 def ends(name: str, value: Interval | None) -> dict[str, float | None]:

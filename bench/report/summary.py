@@ -140,7 +140,7 @@ class ArmRow(ArmRecords):
         """single-card, multi-card or multi-node; `(one host)` if a cluster ran on one machine."""
         if self.hosts > 1:
             return "multi-node"
-        if CATALOG[self.strategy].has_cluster and self.spec["workers"] + self.spec.get("ps", 0) > 1:
+        if CATALOG[self.strategy].has_cluster and self.spec.get("workers", 2) + self.spec.get("ps", 0) > 1:
             return "multi-node (one host)" if any(record.ranks for record in self.records) else "multi-node"
         return "single-card" if self.devices == 1 else "multi-card"
 
@@ -164,7 +164,8 @@ class ArmRow(ArmRecords):
         """Why its figures cannot be true; empty: nothing contradicts them."""
         strategy, planned = CATALOG[self.strategy], self.spec.get("devices")
         ranks = [rank for record in self.measured for rank in measuring_ranks(record)]
-        other = next((rank for rank in ranks if strategy.replicas_known and rank.replicas != planned), None)
+        known = strategy.replicas_known and strategy.trains_built_in  # else only the program's framework knows
+        other = next((rank for rank in ranks if known and rank.replicas != planned), None)
         if other:
             return f"{other.task} trained {counted(other.replicas, 'replica')}, and the arm has {planned} in a process"
         more = self.one_device if self.one_device and self.one_device.devices > 1 else None
@@ -306,7 +307,7 @@ def _status(arm: ArmRecords, wrong: str | None) -> tuple[str, str]:
     bad = next((record for record in arm.records if record.status != RecordStatus.OK), None)
     if bad and not (arm.measured and bad.status == RecordStatus.INTERRUPTED):
         return bad.status, bad.reason
-    if arm.rounds == arm.rounds_planned:
+    if arm.rounds >= arm.rounds_planned:  # with until_accuracy, a repeated start may need more
         return RecordStatus.OK, ""
     if arm.measured:
         return PARTIAL, f"{arm.rounds} of {arm.rounds_planned} rounds"

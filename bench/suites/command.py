@@ -101,7 +101,7 @@ def check_measures(program: Program) -> None:
         for node in (each for each in nodes if isinstance(each, ast.Import | ast.ImportFrom)):
             level, module = getattr(node, "level", 0), getattr(node, "module", None)
             for name in (".".join(filter(None, [module, alias.name])) for alias in node.names):
-                found = list(_files(path.parents[level - 1] if level else folder, name))
+                found = list(_files([*path.absolute().parents][:level][-1] if level else folder, name))
                 top = name.partition(".")[0]
                 if not found and not level and top not in {*sys.stdlib_module_names, "tfdist"}:
                     origin = getattr(find_spec(top), "origin", None)  # an installed package is taken to measure nothing

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 import random
 from pathlib import Path
 
@@ -53,6 +54,13 @@ def test_a_bench_that_is_resumed_counts_once(state: Path) -> None:
     remember([pair(1.5)], "this", Path("/results/0"))
     assert floor_on("this") == FLOOR
     assert len(state.read_text().splitlines()) == 1 + FEWEST_PAIRS
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_added(state: Path) -> None:
+    for name in (b"/results/\xff", b"/results/\xfe"):
+        assert remember([pair(1.0)], "this", Path(os.fsdecode(name))) == ""
+    assert [line["folder"] for line in csv.DictReader(state.read_text().splitlines())] == [
+        "/results/\\udcff", "/results/\\udcfe"]  # fmt: skip
 
 
 def test_pairs_of_few_starts_are_not_added(state: Path) -> None:

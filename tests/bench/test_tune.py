@@ -119,6 +119,17 @@ def test_a_suite_that_compares_versions_is_searched_without_them(tmp_path: Path)
     assert session.bench.suite.version_pairs == ()
 
 
+def test_a_suite_that_explains_is_searched_without_the_arms_that_explain(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    arms = [
+        f'{{ name = "{name}", strategy = "mirrored", devices = 2, cross_device = "{name}" }}'
+        for name in ("auto", "nccl")
+    ]
+    path.write_text(f'preset = "smoke"\nexplain = true\narms = [{", ".join(arms)}]')
+    session = prepare(BenchOptions(suite=str(path), out=tmp_path / "out", strategy="mirrored"), MACHINES)
+    assert {arm.choices["strategy"] for arm in session.bench.suite.arms} == {"mirrored"}
+
+
 def test_equal_candidates_have_no_measurable_gain(session: Session) -> None:
     tuning = search(session, fakes())
     assert tuning.best in CANDIDATES

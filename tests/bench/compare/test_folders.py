@@ -42,6 +42,10 @@ def test_another_machine_is_anchored_and_its_one_device_arm_is_not_compared(tmp_
     assert verdicts(compared)["one-device"] == "the anchor, on another machine"
     assert verdicts(compared)["mirrored/auto"] == "cannot tell"
     assert compared.machine_ratio == pytest.approx(1.2, rel=0.02)
+    fewer = compare_folders(*(save_bench(tmp_path / f"{arm} {number}", {"mirrored/auto": 0.8} if number else {}, number,
+                              arms=dict(list(STEP_S.items())[:2]), machine={"cpu": f"{number} CPU"})
+                              for number, arm in enumerate(("base", "new"))))  # fmt: skip
+    assert fewer.unsure(0.05) == (), "of two arms too, the anchor is not one that may be slower"
     plain = compare_folders(base, new, "none")
     assert plain.changes[1].comparison is not None
     assert plain.changes[1].comparison.ratio == pytest.approx(1.2, rel=0.02)

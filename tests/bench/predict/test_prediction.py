@@ -119,7 +119,13 @@ def ideal(devices: Sequence[int], ring: Ring = RING) -> list[float]:
     return [n * 10 / step for n, step in zip(devices, steps, strict=True)]
 
 
-def save_bench(root: Path, exchange_s: float, link: dict[str, float] | None = LINK, alike: bool = True) -> Path:
+def save_bench(
+    root: Path,
+    exchange_s: float,
+    link: dict[str, float] | None = LINK,
+    alike: bool = True,
+    served_s: float = STEP_S * 0.75,
+) -> Path:
     """Steps of exactly 0.2 s, and the exchange after them; without a link all on one host."""
     arms = [("one-device", "one-device", 1, STEP_S), ("independent", "independent", 2, STEP_S),
             ("multiworker/ring", "multiworker", 2, STEP_S + exchange_s)]  # fmt: skip
@@ -132,7 +138,7 @@ def save_bench(root: Path, exchange_s: float, link: dict[str, float] | None = LI
             one = replace(one, link=link or {}, hosts=2 if link else 1)
             save_record(root, one)
         number += 1
-        server = record("parameter-server", [[STEP_S * 0.75] * 4], round=round_, strategy="parameter-server", workers=2,
+        server = record("parameter-server", [[served_s] * 4], round=round_, strategy="parameter-server", workers=2,
                         ps=1, tasks=["chief-0"], order=number, examples=10)  # fmt: skip
         save_record(root, replace(server, hosts=2 if link else 1))
     return root
@@ -283,6 +289,12 @@ def test_parameter_servers_serve_at_most_their_rate(folders: tuple[Path, Path]) 
     assert curve.points[1].images_per_s == pytest.approx(10 / (STEP_S * 0.75), rel=1e-3)
     assert curve.service is not None
     assert curve.points[2].images_per_s == pytest.approx(curve.service, rel=0.01)
+
+
+def test_parameter_servers_for_which_nothing_waits_have_no_limit(tmp_path: Path) -> None:
+    folder = save_bench(tmp_path / "bench", 0.0, link=None, served_s=STEP_S / 2.5)
+    (curve,) = predict(folder, None, PredictionOptions((1, 2), arms=("parameter-server",))).curves
+    assert curve.service is None
 
 
 def test_a_slower_link_slows_the_parameter_servers(folders: tuple[Path, Path]) -> None:

@@ -228,6 +228,13 @@ def test_an_arm_that_failed_once_keeps_its_figures_and_its_reason(make_record: M
     assert (row.rounds, row.rounds_planned, row.status, row.reason) == (1, 2, "timeout", "too slow")
 
 
+def test_an_arm_that_needed_fewer_rounds_than_it_has_is_complete(make_record: MakeRecord) -> None:
+    suite = parse_suite({"name": "s", "rounds": 1, "arms": [{"name": "a", "strategy": "one-device"}]}, "s")
+    bench = BenchFile(suite, "tfdist bench", "", interleave(["a"], 1, 0))
+    (a,) = summarize([folder([make_record("a"), make_record("a", round=2)], bench=bench)])
+    assert (a.status, a.rounds, a.rounds_planned) == ("ok", 2, 1)
+
+
 def test_an_arm_that_was_never_reached_is_a_row_too(make_record: MakeRecord) -> None:
     arms = [{"name": "a", "strategy": "one-device"}, {"name": "b", "strategy": "mirrored", "devices": 2}]
     suite = parse_suite({"name": "s", "rounds": 2, "arms": arms}, "s")
@@ -244,6 +251,7 @@ def test_an_arm_that_was_never_reached_is_a_row_too(make_record: MakeRecord) -> 
         ({"strategy": "mirrored"}, None, "multi-card"),
         ({"strategy": "mirrored", "devices": 4}, 4, "multi-card"),
         ({"strategy": "independent"}, None, "multi-card"),
+        ({"strategy": "multiworker"}, None, "multi-node"),
         ({"strategy": "multiworker", "workers": 2}, 2, "multi-node"),
         ({"strategy": "multiworker", "workers": 2, "devices": 2}, 4, "multi-node"),
     ],
@@ -335,5 +343,8 @@ def test_a_program_of_the_users_own_is_a_row(make_record: MakeRecord) -> None:
     assert (rows["two"].batch_per_replica, rows["two"].batch_global) == (5, 10)  # as measured
     assert rows["two"].one_device is not None
     assert rows["two"].one_device.differences == ()
-    assert in_unit("images/s", list(rows.values())) == "examples/s"
+    text = "image-loader has 2 images/s, no image is lost, Images per joule: 3"
+    assert (
+        in_unit(text, list(rows.values())) == "image-loader has 2 examples/s, no image is lost, Examples per joule: 3"
+    )
     assert in_unit("images/s", [*rows.values(), rows_of([make_record()])["one-device"]]) == "images/s"

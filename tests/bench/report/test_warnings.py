@@ -87,6 +87,8 @@ def test_replicas_that_are_not_the_planned_ones_contradict_the_plan() -> None:
     assert "worker-0 trained 1 replica, and the arm has 2 in a process" in found[0].text
     level, text = trust([*four("one", gpus=True), *two])
     assert (level, "two contradicts the plan" in text) == ("Do not use", True)
+    external = [replace(each, spec={**each.spec, "strategy": "external"}) for each in two]  # JAX on two devices
+    assert "contradiction" not in codes(external)
 
 
 @pytest.mark.parametrize(

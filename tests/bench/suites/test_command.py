@@ -101,6 +101,14 @@ def test_a_program_that_measures_nothing_is_refused(
         check_measures(program_of(command, {}, MACHINES))
 
 
+def test_a_program_that_imports_from_above_its_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for level in ("...", "." * 99):
+        Path("train.py").write_text(f"if __package__:\n    from {level}common import x\n")
+        with pytest.raises(TfdistError, match="no step would be measured"):
+            check_measures(program_of(("python", "train.py"), {}, MACHINES))
+
+
 @pytest.mark.parametrize(
     "files",
     [
