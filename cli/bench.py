@@ -98,10 +98,7 @@ def _judge(
     rows: list[dict[str, object]] = []
     for arm, found in versions:
         if found is None:
-            typer.echo(
-                f"{arm}: not compared with its base: one of them was not measured, or did not train under its strategy",
-                file=stream,
-            )
+            typer.echo(_not_compared(arm), file=stream)
             continue
         slow = bound is not None and is_too_slow(found, bound)
         verdict = f"slower by more than {percent(bound or 0)}" if slow else difference(found)
@@ -117,6 +114,10 @@ def _judge(
         return ExitCode.FAILED, rows
     compared = versions and all(found and found.interval for _, found in versions)
     return code if compared else ExitCode.NOTHING_COMPARED, rows
+
+
+def _not_compared(arm: str) -> str:
+    return f"{arm}: not compared with its base: one of them was not measured, or did not train under its strategy"
 
 
 def plan_of(session: Session) -> BenchPlan:
@@ -212,7 +213,11 @@ OPTIONS |= option_rows(
     ),
     isolated=(bool, "Restart an arm's processes for each turn, with no other arm alive. Slow."),
     budget=(Seconds, "As many starts and rounds as fit into this time, as 10m. With --rounds: at most that many."),
-    precision=(str, "Add starts until every ratio is known to within this share, as 3%, or --budget is used up."),
+    precision=(
+        str,
+        "Add starts until every ratio is known to within this share, as 3%, or --budget is used up.",
+        {"variable": "TFDIST_BENCH_PRECISION"},  # TFDIST_PRECISION is for launch
+    ),
     seed=(int, "Seed of the order of starts and turns. Default: the suite's."),
 )
 OPTIONS |= option_rows(

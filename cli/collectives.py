@@ -180,8 +180,12 @@ OPTIONS: dict[str, Any] = option_rows(
 )
 OPTIONS |= option_rows(
     SIZE,
-    workers=(str, "Numbers of worker processes on all hosts together, for example 2,4. Default: as for launch."),
-    devices=(str, "Numbers of devices of one process, for example 2,4. Default: all GPUs, or 2 on a CPU."),
+    workers=(str, "Workers on all hosts, as 2,4. Default: as for launch.", {"variable": "TFDIST_SWEEP_WORKERS"}),
+    devices=(
+        str,
+        "Devices of one process, as 2,4. Default: all GPUs; on CPUs 2.",
+        {"variable": "TFDIST_SWEEP_DEVICES"},
+    ),
 )
 OPTIONS |= option_rows(
     HOW,

@@ -115,7 +115,8 @@ class Pods:
         check_parameters(ctx, "manifest", (*_OF_HOSTS, *(() if job is None else _HERE)))
         if job is None:
             planned = plan({LOCAL: imagined(LOCAL, options.gpus)})
-            workload, notes = plan_bench(given_words(ctx, _NEVER, _FIX), options)
+            words = given_words(ctx, (*_NEVER, "command"), _FIX)
+            workload, notes = plan_bench(words, tuple(ctx.params["command"] or ()), options)
             notes = (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings), *notes)
         else:
             workload, notes = plan_workload(job, given_words(ctx, (*_PLANNED, *_HERE, *_NEVER), _FIX), policy, options)
@@ -146,7 +147,7 @@ def manifest(ctx: typer.Context, options: Mapping[str, Any]) -> None:
       tfdist manifest --image REGISTRY/tfdist:1 --gpus 4 --pvc data bench
 
     A launch runs each task of a cluster in a pod, with 'tfdist launch --inherit tf-config', and other strategies in one
-    pod. A bench runs in one pod.
+    pod. A bench runs in one pod; after a preemption, continue it with bench --resume FOLDER.
 
     The cluster needs JobSet 0.10 or newer, with --kind trainjob also Kubeflow Trainer 2.2, with --kind job neither.
     --timeout limits each attempt.

@@ -24,7 +24,7 @@ from tfdist.launch.quantities import parse_bandwidth, parse_counts, parse_second
 OPTIONS = option_rows(
     OUTPUT,
     collectives=(Path, "Folder of a 'tfdist collectives' between the same hosts; multiworker arms need it."),
-    devices=(str, "Numbers of devices, as 1,2,4,8 or 1,2,4,...,512. Default: 1,2,4,...,512."),
+    devices=(str, "Numbers of devices, as 1,2,4 or 1,2,4,...,512 (default).", {"variable": "TFDIST_PREDICT_DEVICES"}),
     bandwidth=(str, "Bandwidth of a TCP stream between two hosts, as 10Gbit or 1.2GB/s. Default: that of the sweep."),
     latency=(str, "One-way latency between two hosts, as 50us. Default: that of the sweep."),
     worth=(str, "A device pays if it adds this share of what one device alone does, as 50% or 0.5. Default: 50%."),
@@ -62,7 +62,7 @@ def predict(
         gradient_bytes=parse_size(given["gradient_bytes"], "--gradient-bytes") if given["gradient_bytes"] else None,
         arms=tuple(given["arm"] or ()),
     )
-    check_out(given["out"], [bench])
+    check_out(given["out"], filter(None, (bench, given["collectives"])))
     prediction = predict_folder(bench, given["collectives"], options)
     list_skipped((), prediction.skipped)
     section = prediction_section(prediction)

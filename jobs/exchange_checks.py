@@ -69,8 +69,8 @@ def check_program(choice: StrategyChoice) -> None:
     """
     if CATALOG[choice.strategy].graph:
         raise TfdistError(
-            f"--strategy {choice.strategy}: a COMMAND gets a strategy of tf.distribute, and this is none; omit the "
-            f"COMMAND, or use --strategy {StrategyName.PARAMETER_SERVER}, whose TF_CONFIG is the same"
+            f"--strategy {choice.strategy}: a COMMAND gets a strategy of tf.distribute, and this is none; use "
+            f"--strategy {StrategyName.PARAMETER_SERVER}, whose TF_CONFIG is the same, or omit the COMMAND"
         )
     if choice.strategy is StrategyName.MIRRORED and choice.bytes_per_pack is not None:
         raise TfdistError(

@@ -158,17 +158,20 @@ def _resolve(job: LaunchOptions, options: KubernetesOptions, preset: str | None)
     return resolved
 
 
-def plan_bench(words: Sequence[str], options: KubernetesOptions) -> tuple[Workload, tuple[str, ...]]:
+def plan_bench(
+    words: Sequence[str], command: tuple[str, ...], options: KubernetesOptions
+) -> tuple[Workload, tuple[str, ...]]:
     """What the pod of a bench runs, and notes for the user. Its results are kept on the volume.
 
     Args:
-        words: options of `tfdist bench`, and the user's command.
+        words: options of `tfdist bench`.
+        command: the user's own program; empty for the built-in training.
         options: where.
     """
     out = ["--out", "/tmp/bench" if options.folder is None else f"{options.folder}/bench"]
     kept = [] if {"--out", "--resume"} & set(words) else out
     notes = () if options.folder or not kept else ("no --pvc: the results end with the pod; its log has the tables",)
-    return Workload(ONE_POD, ("bench", *kept, *words)), notes
+    return Workload(ONE_POD, ("bench", *kept, *words), command), notes
 
 
 def _resolve_on(machine: Machine, choices: Mapping[str, Any], preset: str | None) -> CompleteSpec[Any]:

@@ -334,6 +334,13 @@ FROM_ENVIRONMENT = [
 ]
 
 
+def test_a_variable_of_launch_is_not_for_an_option_of_the_same_name_that_means_something_else(monkeypatch, capsys):
+    monkeypatch.setenv("TFDIST_PRECISION", "mixed_bfloat16")
+    monkeypatch.setenv("TFDIST_DEVICES", "1")
+    assert run(["bench", "--suite", "smoke", "--dry-run"]) == 0
+    assert run(["collectives", "--dry-run"]) == 0, capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("variables", "arguments", "message", "source"), FROM_ENVIRONMENT)
 def test_a_wrong_value_is_named_with_the_variable_that_set_it(
     variables, arguments, message, source, monkeypatch, capsys

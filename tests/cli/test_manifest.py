@@ -379,3 +379,7 @@ def test_a_bench_runs_in_one_pod_and_keeps_its_results_on_the_volume(capsys):
     (pod,) = pods(list(yaml.safe_load_all(out)))
     assert pod.argv[:4] == ("tfdist", "bench", "--out", "/tmp/bench")
     assert "no --pvc: the results end with the pod" in err
+    assert run([*IMAGE, "--pvc", "data", "bench", "--", "true", "--out", "x", "--inherit"]) == 0
+    (pod,) = pods(list(yaml.safe_load_all(capsys.readouterr().out)))
+    assert " ".join(pod.argv) == "tfdist bench --out /tfdist/training/bench -- true --out x --inherit"
+    assert "TF_CONFIG" not in pod.env

@@ -21,8 +21,9 @@ def words(tmp_path: Path) -> list[str]:
 
 
 def test_the_report_of_the_bench_is_not_replaced(words: list[str], capsys: Printed) -> None:
-    assert run([*words, "--out", words[1]]) == 2
-    assert "it would replace the report of that folder" in capsys.readouterr().err
+    for folder in (words[1], words[3]):  # of the bench, and of the sweep
+        assert run([*words, "--out", folder]) == 2
+        assert "it would replace the report of that folder" in capsys.readouterr().err
 
 
 def test_points_answers_and_a_report(words: list[str], tmp_path: Path, capsys: Printed) -> None:
