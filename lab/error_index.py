@@ -51,6 +51,7 @@ CALLS = {
 }
 """Other calls that make messages, by file, function (empty: all) and what is called."""
 RETURNS = {
+    ("cli/bench.py", "_not_compared"): "{0}",
     ("launch/diagnosis/behind.py", "_suspended"): "no step for <timeout> s: {0}",
     ("launch/diagnosis/behind.py", "_outside_tensorflow"): "no step for <timeout> s: {0}",
     ("launch/diagnosis/behind.py", "_fewer_steps"): "no step for <timeout> s: {0}",
@@ -63,6 +64,7 @@ RETURNS = {
 }
 """Functions that return a message or, as the last of several values, a part of one."""
 CODES = {
+    ("cli/bench.py", "_not_compared"): "3",
     ("models/graph/sessions.py", "_end"): "70",
     ("launch/doctor/preflight.py", "ask"): "2",
     ("launch/doctor/problems.py", "port_problem"): "2",
@@ -163,6 +165,7 @@ IMPOSSIBLE = re.compile(r"(?!Keras 3's fit).*; install tf_keras, which tf.keras 
 """Texts of a row that the code never chooses: only one incompatibility shows before anything has started."""
 ADVICE = {
     "interrupted": "by Ctrl-C, or by a signal to tfdist",
+    "<arm>: not compared with its base: one of them was not measured, or did not train under its strategy": "its log, or its warning in the report, says why",
     "no turn was measured: no report": "the lines before say why",
     "no turn was measured: no report; logs: <folder>": "the lines before say why",
     "skipped <folder>: no records in it": "the other folders are read",

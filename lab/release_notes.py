@@ -34,7 +34,7 @@ def release_notes(tag: str, version: str, changelog: str, citation: str, action:
     used = re.findall(r"uses: tfdist/tfdist@v(\S+)", action)
     if used != [version]:
         raise ValueError(f"docs/compare.md uses tfdist/tfdist@v{', '.join(used)}; write @v{version}")
-    return section[2].strip()
+    return re.sub(r"\n +(?=\S)", " ", section[2].strip())  # GitHub shows a line break for each newline of a release
 
 
 if __name__ == "__main__":
