@@ -63,7 +63,7 @@ class WindowLog:
     """Call `open` before the first step of a row of windows, and `close` after the device has finished each window.
 
     A window starts where the last one ended, unless `open` is called in between. Equally many neighbours are joined as
-    soon as there would be `MOST_WINDOWS`: all tasks have the same ones.
+    soon as there are `MOST_WINDOWS`: all tasks have the same ones.
     """
 
     share: float = 1.0
@@ -73,7 +73,7 @@ class WindowLog:
     clock: Callable[[], float] = time.perf_counter
     read: Callable[[], Reading] = read_usage
     windows: list[Window] = field(default_factory=list)
-    """Those closed since the last `take`, fewer than `MOST_WINDOWS`."""
+    """Those closed since the last `take`, at most `MOST_WINDOWS`."""
     opened_at: float = 0.0
     """The clock at the start of the first window; 0.0 before it."""
     first_step_at: float = 0.0
