@@ -15,7 +15,7 @@ from tfdist.cli.show.past import follow as follow_run
 from tfdist.launch.agents.messages import Event, Output, StreamName
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end, wait_for_launcher
+from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import find_run, read_run, tasks_of
 from tfdist.launch.text import did_you_mean
@@ -65,7 +65,6 @@ def logs(
             _one_task(run_dir, task, stderr, follow)(True)
         sys.stdout.flush()
         if follow:
-            wait_for_launcher(run_dir)  # until then, it may find that records are missing
             code = read_run(run_dir).exit_code
             raise typer.Exit(ExitCode.FAILED if code is None else code)
     except KeyboardInterrupt:

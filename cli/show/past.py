@@ -24,7 +24,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import safe_text
-from tfdist.launch.runs.follow import POLL_S, STREAMS, RunFollower, wait_for_end, wait_for_launcher
+from tfdist.launch.runs.follow import POLL_S, STREAMS, RunFollower, wait_for_end
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import Run, read_outcome, read_run, tasks_of
 from tfdist.strategies.choice import StrategyChoice
@@ -86,7 +86,6 @@ def follow(run_dir: RunDir, streams: Sequence[StreamName], *, json: bool) -> int
     if not read_run(run_dir).ended or not sys.stdout.isatty():
         try:
             console = watch(run_dir, sys.stderr if json else sys.stdout, streams)
-            wait_for_launcher(run_dir)
         except KeyboardInterrupt:
             typer.echo(f"\nthe run continues: 'tfdist stop {run_dir.path}' ends it", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED) from None

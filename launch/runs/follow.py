@@ -158,11 +158,15 @@ class RunFollower:
 def wait_for_end(
     run_dir: RunDir, show: Callable[[bool], object], pause: Callable[[float], object] = time.sleep
 ) -> None:
-    """Call `show(False)` every POLL_S until the run has ended, then `show(True)` once."""
+    """Call `show(False)` every POLL_S until the run has ended, then `show(True)` once, and wait for its launcher.
+
+    It may still find that records are missing, which changes the outcome.
+    """
     while not read_run(run_dir).ended:
         show(False)
         pause(POLL_S)
     show(True)
+    wait_for_launcher(run_dir)
 
 
 def wait_for_launcher(run_dir: RunDir) -> None:
