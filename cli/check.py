@@ -17,7 +17,7 @@ from tfdist.cli.run_argument import argument
 from tfdist.cli.show.output import finish
 from tfdist.cli.show.steps import Steps
 from tfdist.cli.strategies import availability
-from tfdist.jobs.options import OUTPUT, Seconds
+from tfdist.jobs.options import WHAT, Seconds
 from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
@@ -27,16 +27,19 @@ from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
 TIMEOUT_S = 60.0
+VARIABLES = "TFDIST_CHECK_STRATEGY", "TFDIST_CHECK_TIMEOUT"
+"""Those without CHECK are for launch."""
 
 
 def check(
     command: Annotated[list[str] | None, argument("-- COMMAND", "Your program, or only its .py file.")] = None,
     strategy: Annotated[
-        list[str] | None, option("--strategy", f"Only this one, of {', '.join(CHOICES)}. Repeatable.")
+        list[str] | None,
+        option("--strategy", f"Only this one, of {', '.join(CHOICES)}. Repeatable.", WHAT, variable=VARIABLES[0]),
     ] = None,
     timeout: Annotated[
         Seconds | None,
-        seconds("--timeout", f"Limit for the first steps of a strategy. Default: {TIMEOUT_S:g}s.", OUTPUT),
+        seconds("--timeout", f"Limit for the first steps of a strategy. Default: {TIMEOUT_S:g}s.", WHAT, VARIABLES[1]),
     ] = None,
     json: Json = False,
 ) -> None:

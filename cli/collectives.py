@@ -181,17 +181,17 @@ OPTIONS: dict[str, Any] = option_rows(
 OPTIONS |= option_rows(
     SIZE,
     workers=(str, "Workers on all hosts, as 2,4. Default: as for launch.", {"variable": "TFDIST_SWEEP_WORKERS"}),
-    devices=(
-        str,
-        "Devices of one process, as 2,4. Default: all GPUs; on CPUs 2.",
-        {"variable": "TFDIST_SWEEP_DEVICES"},
-    ),
+    devices=(str, "Devices of one process, as 2,4. Default: all GPUs; CPUs: 2.", {"variable": "TFDIST_SWEEP_DEVICES"}),
 )
 OPTIONS |= option_rows(
     HOW,
     communication=(str, "Between processes: auto, ring, nccl. Default: auto,ring, or ring,nccl with GPUs."),
     cross_device=(str, "Between devices of a process: auto, nccl, hierarchical-copy, reduction-to-one. Default: all."),
-    bytes_per_pack=(str, "Pack sizes to try with --model-gradients, for example 1M,4M. One pack is added."),
+    bytes_per_pack=(
+        str,
+        "Pack sizes to try with --model-gradients, for example 1M,4M. One pack is added.",
+        {"variable": "TFDIST_SWEEP_BYTES_PER_PACK"},
+    ),
     gradient_dtype=(closed.GradientDtype, "float32, bfloat16 or float16. Default: float32."),
 )
 OPTIONS |= option_rows(

@@ -101,9 +101,9 @@ def annotation(row: Option) -> Any:
     ]
 
 
-def seconds(flag: str, text: str, panel: str) -> Any:
+def seconds(flag: str, text: str, panel: str, variable: str | None = None) -> Any:
     """An option of one command for a positive duration: the type is Seconds."""
-    return option(flag, text, panel, parser=lambda value: parse_seconds(value, flag))
+    return option(flag, text, panel, variable=variable, parser=lambda value: parse_seconds(value, flag))
 
 
 def training_options(only: Collection[str] | None = None) -> Decorator:

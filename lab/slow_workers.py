@@ -1,7 +1,8 @@
 """Whether a worker that holds the others up is named with its cause, and nobody in a healthy job.
 
-python -m lab.slow_workers [CASE...] [--seconds S]    # each case once, by default all: a minute each
+python -m lab.slow_workers [CASE...] [--seconds S]    # each case once, by default all on CPUs: a minute each
 python -m lab.slow_workers healthy --seconds 3600
+python -m lab.slow_workers gpu-healthy gpu-30-ms-of-2 gpu-slow-input    # two workers on one GPU
 
 The cases are planted on this machine with real trainings. Adds a line to bench_results/slow_workers.csv after each.
 """
@@ -105,6 +106,8 @@ class Case:
     plant: Plant | None = None
     program: Path | None = None
     """The user's own; None: the built-in training."""
+    gpu: bool = False
+    """Both workers on one GPU, with step times."""
     expected: str = ""
     """What the line must say; empty: there must be none."""
 
@@ -118,16 +121,21 @@ CASES = {
     "loaded-core": Case(2, plant=load_on_its_core, expected="other programs take"),
     "throttled": Case(2, plant=throttled, expected="its cgroup is throttled"),
     "slow-input": Case(2, program=SLOW_INPUT, expected="its input takes"),
+    "gpu-healthy": Case(2, gpu=True),
+    "gpu-30-ms-of-2": Case(2, slow_ms=30.0, expected="it computes for", gpu=True),
+    "gpu-slow-input": Case(2, program=SLOW_INPUT, expected="its input takes", gpu=True),
 }
 
 
 def job_of(case: Case, steps: int) -> Job:
     """The job of a case, on this machine."""
-    of_strategy = {"strategy": "multiworker", "workers": case.workers, "cores_per_device": 1}
+    devices = {"logical_gpus": case.workers} if case.gpu else {"cores_per_device": 1}
+    of_strategy = {"strategy": "multiworker", "workers": case.workers, **devices}
     if case.program is not None:
         command = Program((str(case.program), str(steps)), {}, str(Path.cwd()), python=True)
         return plan_command(resolve_strategy(of_strategy, local_machine()).spec, command, local_machines())
-    spec: TrainingSpec = resolve({**of_strategy, "dataset": "synthetic", "steps": steps}, local_machine(), "smoke").spec
+    choices = {**of_strategy, "dataset": "synthetic", "steps": steps, **({"step_times": True} if case.gpu else {})}
+    spec: TrainingSpec = resolve(choices, local_machine(), "reference" if case.gpu else "smoke").spec
     planted = {"slow_worker": 1, "slow_ms": case.slow_ms} if case.slow_ms else {}
     return plan_training(replace(spec, **planted), local_machines())
 
@@ -167,7 +175,13 @@ def lines_of(case: Case, seconds: float) -> tuple[list[tuple[float, str]], float
 def main() -> None:
     """Measure the cases, and keep the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE", help=", ".join(CASES))
+    parser.add_argument(
+        "cases",
+        nargs="*",
+        default=[name for name in CASES if not CASES[name].gpu],
+        metavar="CASE",
+        help=", ".join(CASES),
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="of training")
     options = parser.parse_args()
     console = Console()

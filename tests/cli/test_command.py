@@ -337,8 +337,13 @@ FROM_ENVIRONMENT = [
 def test_a_variable_of_launch_is_not_for_an_option_of_the_same_name_that_means_something_else(monkeypatch, capsys):
     monkeypatch.setenv("TFDIST_PRECISION", "mixed_bfloat16")
     monkeypatch.setenv("TFDIST_DEVICES", "1")
+    monkeypatch.setenv("TFDIST_BYTES_PER_PACK", "4M")
     assert run(["bench", "--suite", "smoke", "--dry-run"]) == 0
     assert run(["collectives", "--dry-run"]) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    monkeypatch.setenv("TFDIST_STRATEGY", "independent")
+    monkeypatch.setenv("TFDIST_CHECK_STRATEGY", "mirored")
+    assert "--strategy mirored: did you mean mirrored?" in refusal(["check", "train.py"], capsys)
 
 
 @pytest.mark.parametrize(("variables", "arguments", "message", "source"), FROM_ENVIRONMENT)
