@@ -147,6 +147,7 @@ clean: ## Remove the virtual environments and all build products and caches
 # editable install links to each). setuptools comes before the others because promise has no wheel.
 $(VERSIONS): requirements/build.txt $(LOCKED)
 	$(if $(WITH_CUDA),@echo "NVIDIA GPU: installing the CUDA libraries (a few GB); 'make install CUDA=0' leaves them out")
+	@$(PYTHON) -c 'import sys; v = sys.version_info; (3, 10) <= v < (3, 14) or sys.exit("$(PYTHON) is Python %d.%d, and tfdist needs 3.10 to 3.13; pass PYTHON=python3.13, or another that is installed" % v[:2])'
 	$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) # without python3-venv it has made one without pip
 	$(PIP) --require-hashes --requirement requirements/build.txt
 	$(PIP) --require-hashes --no-build-isolation $(LOCKED:%=--requirement %)

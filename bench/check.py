@@ -18,7 +18,7 @@ from tfdist.jobs.plan import shape_of_command
 from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.doctor.checks import CheckResult, Verdict
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.job import program_of
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
@@ -186,7 +186,8 @@ def result(record: Record, enough: bool, failed_at: str, unmeasured: bool, timeo
     timed_out = record.status is RecordStatus.TIMEOUT
     if not (enough or ended or (timed_out and unmeasured)):
         if timed_out:
-            reason, hint = f"no step in {timeout_s:g} s", hint or "look into its logs, or give it longer with --timeout"
+            late = Problem(f"no step in {timeout_s:g} s", "look into its logs, or give it longer with --timeout")
+            reason, hint = late.what, hint or late.fix
         return CheckResult(record.arm, size, Verdict.FAILED, f"{reason} ({failed_at})" if failed_at else reason, hint)
     text, _, fix = record.strategy_note.partition("; ")
     if record.strategy_check is not StrategyCheck.CONFIRMED:

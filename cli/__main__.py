@@ -22,7 +22,7 @@ def run_command() -> int:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         getattr(sys, name).reconfigure(errors="backslashreplace")  # names and values may hold any bytes
     if sys.platform != "linux":  # before an import fails
-        sys.stderr.write(f"tfdist: this is {sys.platform}, and tfdist needs Linux; use WSL, or a Linux machine\n")
+        sys.stderr.write(f"tfdist: this is {sys.platform}, and tfdist needs Linux, or WSL on Windows\n")
         return USAGE
     try:
         import signal

@@ -21,6 +21,8 @@ ERRORS = {"TfdistError": "{0}", "MissingHardwareError": "{0}", "Problem": "{0}; 
 """Classes whose objects are messages to users: the message, with the arguments of the call."""
 CALLS = {
     ("action/measure.py", "bench", "write"): "{0}",
+    ("bench/burn.py", "rows_of", "CheckResult"): "{3}",
+    ("bench/check.py", "refused", "CheckResult"): "{3}",
     ("bench/group.py", "_end", "replace"): "<arm>: failed: {reason}",
     ("cli/__main__.py", "run_command", "write"): "{0}",
     ("cli/bench.py", "report_on", "echo"): "{0}",
@@ -32,6 +34,8 @@ CALLS = {
     ("cli/result_folders.py", "list_skipped", "echo"): "{0}",
     ("jobs/exchange_checks.py", "check_replicas", "odd_number"): "{0}",
     ("launch/agent_program/agent.py", "", "_note_drop"): "<event> was dropped: {1}",
+    ("launch/agents/messages.py", "decode", "ValueError"): "lost the agent ({0})",
+    ("launch/agents/channel.py", "_receive", "ValueError"): "lost the agent ({0})",
     ("launch/doctor/preflight.py", "gpu_notes", "Note"): "{1}",
     ("launch/runs/writer.py", "", "warn"): "{0}",
     ("launch/supervision/metrics.py", "write", "note"): "{0}",
@@ -65,10 +69,15 @@ RETURNS = {
 """Functions that return a message or, as the last of several values, a part of one."""
 CODES = {
     ("cli/bench.py", "_not_compared"): "3",
+    ("bench/check.py", "result"): "1",
+    ("launch/agents/channel.py", "_receive"): "69",
+    ("launch/agents/messages.py", "decode"): "69",
     ("models/graph/sessions.py", "_end"): "70",
     ("launch/doctor/preflight.py", "ask"): "2",
     ("launch/doctor/problems.py", "port_problem"): "2",
+    ("launch/doctor/checks.py", "_different_gpus"): "",
     ("launch/doctor/checks.py", "_host_rows"): "",
+    ("launch/doctor/checks.py", "_link_rows"): "",
     ("launch/doctor/problems.py", "clock_problem"): "",
     ("launch/doctor/problems.py", "gpus_in_use"): "",
     ("launch/doctor/problems.py", "unseen_gpus"): "",
@@ -161,8 +170,11 @@ NAMES = {
     r"the suite (<path>|<name or file>|--strategy <strategy>)": "the suite <suite>",
 }
 """What values are called that the source names otherwise, by regular expression."""
-IMPOSSIBLE = re.compile(r"(?!Keras 3's fit).*; install tf_keras, which tf.keras is under tfdist")
-"""Texts of a row that the code never chooses: only one incompatibility shows before anything has started."""
+IMPOSSIBLE = re.compile(
+    r"(?!Keras 3's fit).*; install tf_keras, which tf.keras is under tfdist|all-reduce <number> MB/s$"
+)
+"""Texts of a row that the code never chooses, as only one incompatibility shows before anything has started, or that
+is no error."""
 ADVICE = {
     "interrupted": "by Ctrl-C, or by a signal to tfdist",
     "<arm>: not compared with its base: one of them was not measured, or did not train under its strategy": "its log, or its warning in the report, says why",

@@ -11,12 +11,12 @@ class ExitCode(IntEnum):
     SUCCESS = 0
     """Done; of a launch: all leading tasks exited with 0."""
     FAILED = 1
-    """A failure without a code of its own: an arm of a bench failed or became slower, a training has no record, a file
-    was not written."""
+    """A failure without a code of its own: an arm of a bench failed or became slower, a training has no record, a
+    program failed under a strategy (`check`), a collective gave a wrong result, a file was not written."""
     USAGE = 2
     """Wrong input. Nothing was started."""
     NOTHING_COMPARED = 3
-    """`compare`, or `bench --against --fail-slower`, compared nothing."""
+    """`compare` compared nothing, or `bench --against --fail-slower` did not compare an arm."""
     INCONCLUSIVE = 4
     """An arm may be slower than the bound of `compare --fail-slower`."""
     PREEMPTED = 42

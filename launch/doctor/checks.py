@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tfdist.launch.agent_program.description import TRAINING_PACKAGES
@@ -65,38 +66,40 @@ def run_checks(survey: Survey) -> tuple[CheckResult, ...]:
     if survey.tf_config:
         text = "TF_CONFIG is already set, and would contradict the one that every task gets"
         fix = "run 'unset TF_CONFIG', or run the one task that it describes with --inherit tf-config"
-        rows.append(CheckResult("environment", "this machine", Verdict.FAILED, text, fix))
+        rows.append(_row("this machine", "environment", "", Problem(text, fix), Verdict.FAILED))
     for host in survey.hosts:
         if host not in survey.hellos:
-            problem = survey.lost[host]
-            rows.append(CheckResult("connection", host.name, Verdict.FAILED, problem.what, problem.fix))
+            rows.append(_row(host.name, "connection", "", survey.lost[host], Verdict.FAILED))
     of_hosts = [row for host, hello in survey.hellos.items() for row in _host_rows(survey, host, hello)]
     rows += sorted(of_hosts, key=lambda row: HOST_CHECKS.index(row.check))
     for name, problem in problems.version_problems(survey.hellos, ignore_missing=True).items():
-        check = "Python" if name == "Python" else "packages"
-        rows.append(CheckResult(check, problems.ALL_HOSTS, Verdict.FAILED, problem.what, problem.fix))
+        rows.append(_row(problems.ALL_HOSTS, name if name == "Python" else "packages", "", problem, Verdict.FAILED))
     models = {host.name: names for host, names in problems.gpu_models(survey.hellos).items()}
     without = [host for host, names in models.items() if not names]
     if without and len(without) < len(models):
         text = f"no GPU on {shortened(without)}, but on the others: workers need GPUs on all hosts or on none"
         fix = "see the row of that host, or --exclude it"
-        rows.append(CheckResult("GPUs", problems.ALL_HOSTS, Verdict.FAILED, text, fix))
+        rows.append(_row(problems.ALL_HOSTS, "GPUs", "", Problem(text, fix), Verdict.FAILED))
     elif len(set(models.values())) > 1:
-        text = f"the GPUs differ between hosts: {problems.SLOWEST}"
-        fix = "use hosts with the same GPUs, or select GPUs with gpus= in the hostfile"
-        rows.append(CheckResult("GPUs", problems.ALL_HOSTS, Verdict.WARNING, text, fix))
+        rows.append(_row(problems.ALL_HOSTS, "GPUs", "", _different_gpus()))
     return (*rows, *_reachability_rows(survey), *_link_rows(survey))
+
+
+def _different_gpus() -> Problem:
+    text = f"the GPUs differ between hosts: {problems.SLOWEST}"
+    return Problem(text, "use hosts with the same GPUs, or select GPUs with gpus= in the hostfile")
+
+
+def _row(name: str, check: str, text: str, problem: Problem | None, verdict: Verdict = Verdict.WARNING) -> CheckResult:
+    """The problem of the host or link `name` with this verdict; `text` if there is none."""
+    if problem is None:
+        return CheckResult(check, name, Verdict.OK, text)
+    return CheckResult(check, name, verdict, problem.what, problem.fix)
 
 
 def _host_rows(survey: Survey, host: Host, hello: Mapping[str, Any]) -> Iterator[CheckResult]:
     """The checks of one host that apply to it: what a job needs of it."""
-
-    def row(check: str, text: str, problem: Problem | None, verdict: Verdict = Verdict.WARNING) -> CheckResult:
-        """The problem with this verdict; `text` if there is none."""
-        if problem is None:
-            return CheckResult(check, host.name, Verdict.OK, text)
-        return CheckResult(check, host.name, verdict, problem.what, problem.fix)
-
+    row = partial(_row, host.name)
     if not host.local or host in survey.lost:
         yield row("connection", "connected", survey.lost.get(host), Verdict.FAILED)
     if host in survey.folders:
@@ -176,9 +179,9 @@ def _reachability_rows(survey: Survey) -> Iterator[CheckResult]:
             endpoint = target.endpoint(*ports) if len(ports) == 1 else f"{target.address}, {_port_list(ports)},"
             if reason:
                 problem = problems.unreachable(sources, target.name, endpoint, reason)
-                yield CheckResult("reachability", target.name, Verdict.FAILED, problem.what, problem.fix)
+                yield _row(target.name, "reachability", "", problem, Verdict.FAILED)
             elif len(pairs) == 1:
-                yield CheckResult("reachability", target.name, Verdict.OK, f"reached at {endpoint} by {sources}")
+                yield _row(target.name, "reachability", f"reached at {endpoint} by {sources}", None)
 
 
 def _port_list(ports: Iterable[int]) -> str:
@@ -190,18 +193,17 @@ def _port_list(ports: Iterable[int]) -> str:
 def _link_rows(survey: Survey) -> Iterator[CheckResult]:
     """A row for each link, unless it failed because one of its hosts was lost."""
     for (source, target), link in survey.links.items():
-        name, verdict, fix = f"{source.name} -> {target.name}", Verdict.WARNING, ""
+        row, problem = partial(_row, f"{source.name} -> {target.name}", "link", str(link)), None
         if isinstance(link, Problem):
-            if {source, target} & survey.lost.keys():
-                continue
-            verdict, text, fix = Verdict.FAILED, link.what, link.fix
-        elif link.bytes_per_s < SLOW_BYTES_PER_S:
+            if not {source, target} & survey.lost.keys():
+                yield row(link, Verdict.FAILED)
+            continue
+        if link.bytes_per_s < SLOW_BYTES_PER_S:
             step_s = GRADIENT_BYTES / max(link.bytes_per_s, 1.0)
             text = f"{link}: the gradients of MobileNetV2 would take {step_s:.1f} s per step"
             fix = "check cables, switches and rate limits, or choose another network with addr= in the hostfile"
+            problem = Problem(text, fix)
         elif link.rtt_s > SLOW_RTT_S:
             text = f"{link}: every step waits for several round trips"
-            fix = "use hosts on one local network, or larger batches"
-        else:
-            verdict, text = Verdict.OK, str(link)
-        yield CheckResult("link", name, verdict, text, fix)
+            problem = Problem(text, "use hosts on one local network, or larger batches")
+        yield row(problem)

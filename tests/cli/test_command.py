@@ -216,7 +216,7 @@ from tfdist.cli.__main__ import main
 def test_another_system_is_refused_in_one_sentence_before_anything_is_imported_that_it_lacks(platform, call):
     code = OTHER_SYSTEM.format(platform=platform, call=call)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    sentence = f"tfdist: this is {platform}, and tfdist needs Linux; use WSL, or a Linux machine\n"
+    sentence = f"tfdist: this is {platform}, and tfdist needs Linux, or WSL on Windows\n"
     assert (done.returncode, done.stdout, done.stderr) == (USAGE, "", sentence)
     assert USAGE == ExitCode.USAGE
 

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def test_install_takes_nothing_from_the_index_but_locked_packages() -> None:
         assert ("--require-hashes" in line) != ("--editable ." in line)
         assert "--no-build-isolation" in line or line.endswith("--requirement requirements/build.txt")
     assert "--no-isolation" in commands("build")
+
+
+def test_install_refuses_a_python_that_is_too_new_and_installs_nothing(tmp_path: Path) -> None:
+    newer = tmp_path / "python"
+    newer.write_text(f"#!{sys.executable}\nimport sys\nsys.version_info = (3, 14, 0)\nexec(sys.argv[2])\n")
+    newer.chmod(0o755)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make("install", f"VENV={tmp_path}/venv", f"PYTHON={newer}")
+    assert f"{newer} is Python 3.14, and tfdist needs 3.10 to 3.13" in refused.value.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["python"]
 
 
 def test_help_describes_every_target() -> None:

@@ -11,9 +11,11 @@ from lab.error_index import ADVICE, CALLS, ERRORS, PACKAGES, PAGE, RETURNS, ROOT
 from lab.source_texts import callee
 from tfdist.cli.command import run
 
+ROW = "CheckResult"
 WRAPPERS = {
     ("bench/group.py", "_end"),
     ("bench/burn.py", "_measured"),
+    ("bench/burn.py", "rows_of"),
     ("bench/collectives/plan.py", "plan_collectives"),
     ("bench/tune.py", "search_arms"),
     ("cli/command.py", "parse_args"),
@@ -158,6 +160,17 @@ def test_no_call_that_makes_an_error_is_missed():
     found = {(str(path.relative_to(ROOT)), line) for path in paths for line in calls_in_tokens(path)}
     assert len(found) > 500
     assert {(each.path, each.line) for each in sources() if each.name in ERRORS} == found
+
+
+def test_no_row_of_a_check_has_a_text_that_is_missed():
+    """Those that are left have the text of a `Problem`, of a record, or of no error."""
+    made = {(each.scope.module.path, each.scope.function.name) for each in code().calls if callee(each.node) == ROW}
+    indexed = {(path, function) for path, function, name in CALLS if name == ROW}
+    assert made - indexed == {
+        ("bench/check.py", "result"),
+        ("cli/check.py", "_check"),
+        ("launch/doctor/checks.py", "_row"),
+    }
 
 
 def test_each_has_a_message_unless_it_passes_another_one_on():

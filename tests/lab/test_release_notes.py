@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from lab.release_notes import release_notes
+from lab.release_notes import FILES, ROOT, release_notes
+from tfdist import __version__
 
 CHANGELOG = """# Changelog
 
@@ -29,6 +30,11 @@ def test_the_notes_are_the_section_of_the_version():
     assert release_notes("v0.2.0", "0.2.0", CHANGELOG, CITATION, ACTION.format("0.2.0")) == "### Added\n\n- this"
     last = CITATION.replace("0.2.0", "0.1.0").replace("12-01", "01-01")
     assert release_notes("v0.1.0", "0.1.0", CHANGELOG, last, ACTION.format("0.1.0")) == "- that"
+
+
+def test_the_files_agree_on_the_last_release():
+    changelog, *others = ((ROOT / name).read_text(encoding="utf-8") for name in FILES)
+    assert release_notes(f"v{__version__}", __version__, changelog, *others)
 
 
 @pytest.mark.parametrize(
