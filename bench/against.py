@@ -85,7 +85,7 @@ def _file_of(program: Program) -> str:
 def _has(against: str, file: str) -> bool:
     if Path(against).is_dir():
         return Path(against, file).exists()
-    path = os.path.normpath(_git("rev-parse", "--show-prefix").stdout.strip() + file)
+    path = os.path.normpath(_git("rev-parse", "--show-prefix").stdout.removesuffix("\n") + file)
     return _git("cat-file", "-e", f"{against}:{'' if path == '.' else path}").returncode == 0
 
 
@@ -108,7 +108,7 @@ def base_version(against: str | None) -> Iterator[Version | None]:
                 if added.returncode:
                     reason = " ".join(added.stderr.split())
                     raise TfdistError(f"--against {against}: git worktree failed ({reason}); give a folder instead")
-                folder = tree / _git("rev-parse", "--show-prefix").stdout.strip()
+                folder = tree / _git("rev-parse", "--show-prefix").stdout.removesuffix("\n")
                 yield Version(folder, f"git switch --detach {against[:12]} && ")
             finally:
                 _git("worktree", "remove", "--force", str(tree))
@@ -116,6 +116,6 @@ def base_version(against: str | None) -> Iterator[Version | None]:
 
 def _git(*words: str) -> "subprocess.CompletedProcess[str]":
     try:
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+        return subprocess.run(["git", *words], capture_output=True, text=True, errors="surrogateescape", check=False)
     except FileNotFoundError:
         return subprocess.CompletedProcess(words, 127, "", "git is not installed")

@@ -51,9 +51,9 @@ _COLUMNS = ("machine", "folder", "arm", "other", "ratio", "error")
 
 
 def history_file() -> Path:
-    """Where the pairs of this user are."""
+    """Where the pairs of this user are; of one without a home, as if that were /."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "tfdist" / "same_arms.csv"
+    return Path("/", os.path.expanduser(state).removeprefix("~"), "tfdist", "same_arms.csv")  # noqa: PTH111 - it raises nothing without a home
 
 
 def machine_name(machines: Machines) -> str:
@@ -104,7 +104,7 @@ def _measured_pairs(machine: str) -> Iterator[tuple[float, float]]:
             lines = list(csv.DictReader(stream))
     except (OSError, ValueError, csv.Error):
         return
-    whole = [line for line in lines if None not in line and None not in line.values()]
+    whole = [line for line in lines if line.keys() == {*_COLUMNS} and None not in line.values()]
     last = {(line["folder"], line["arm"], line["other"]): line for line in whole}
     for line in last.values():
         with suppress(ValueError):

@@ -17,9 +17,12 @@ def main() -> None:
 
 def run_command() -> int:
     """Run the command line; returns the exit code."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed before the start
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    while (unused := os.open(os.devnull, os.O_RDWR)) < 3:  # a standard stream that was closed before the start
+        pass
+    os.close(unused)
+    for number, name in enumerate(("stdout", "stderr"), 1):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w"))
         getattr(sys, name).reconfigure(errors="backslashreplace")  # names and values may hold any bytes
     if sys.platform != "linux":  # before an import fails
         sys.stderr.write(f"tfdist: this is {sys.platform}, and tfdist needs Linux, or WSL on Windows\n")

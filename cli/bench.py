@@ -65,7 +65,7 @@ def run_bench(
             announce(session, stream)
         # the links between neighbouring hosts that some arm uses
         most = max((len(machines) for machines in session.arms.machines.values()), default=1)
-        links = {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.channels)[:most])
+        links = {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.hellos)[:most])
         if not quiet:
             for (one, other), link in links.items():
                 typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
@@ -79,7 +79,8 @@ def run_bench(
     _show_rest(session, selection, policy, quiet, interrupted=code > 128)
     if report and not (export and quiet):
         typer.echo(f"report: {BenchPaths(session.root).page}", file=stream)
-    versions = [(row.arm, row.over_base) for row in report.rows if row.has_base] if report else []
+    able = [row for row in report.rows if row.arm not in session.arms.refused] if report else []
+    versions = [(row.arm, row.over_base) for row in able if row.has_base]
     code, rows = _judge(versions, session.bench.fail_slower, code, stream, quiet)
     if export is ExportFormat.JSON:
         content = {**report.to_json(), **({"versions": rows} if rows else {})} if report else {}
@@ -177,16 +178,8 @@ OPTIONS: dict[str, Any] = option_rows(
         "Variable: TFDIST_SWEEP_STRATEGY.",
         {"complete": lambda: [*map(str, SWEPT)], "variable": "TFDIST_SWEEP_STRATEGY"},
     ),
-    devices=(
-        str,
-        "With --strategy: an arm for each of these numbers of devices, for example 1,2,4,8.",
-        {"variable": "TFDIST_SWEEP_DEVICES"},
-    ),
-    workers=(
-        str,
-        "With --strategy: an arm for each of these numbers of workers, for example 1,2,4.",
-        {"variable": "TFDIST_SWEEP_WORKERS"},
-    ),
+    devices=(str, "With --strategy: an arm for each count of devices, as 1,2,4.", {"variable": "TFDIST_SWEEP_DEVICES"}),
+    workers=(str, "With --strategy: an arm for each count of workers, as 1,2,4.", {"variable": "TFDIST_SWEEP_WORKERS"}),
     against=(
         str,
         "Run each arm also with an earlier version of your program, in turns with it: another folder, or a git "

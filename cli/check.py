@@ -91,7 +91,7 @@ def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, jso
     else:
         show(rows)
     if code == 0:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     else:
         typer.echo(f"logs: {folder}", err=True)
     return code

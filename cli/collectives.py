@@ -119,7 +119,7 @@ def run(
             return ExitCode.SUCCESS
         if not quiet:
             announce(plan, stream)
-        links = {} if fleet is None or len(fleet.channels) < 2 else measure_neighbours(fleet, list(fleet.channels))
+        links = {} if fleet is None or len(fleet.hellos) < 2 else measure_neighbours(fleet, list(fleet.hellos))
     with progress_on(stream, quiet, "GB/s bus bandwidth of the largest size") as progress:
         code = run_collectives(plan, RunnerHooks(progress, links=links, policy=policy))
     return _report(plan, code, stream, json=json, quiet=quiet)

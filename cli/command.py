@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
@@ -273,9 +274,12 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
 
 def _value(ctx: Any, param: TyperOption, arguments: list[str]) -> Any:
     """The value of an option that could not be read."""
-    words = arguments[arguments.index(ctx.info_name) + 1 :]
-    value = ctx.command.make_parser(ctx).parse_args(words)[0].get(param.name)
-    return value or os.environ.get(str(param.envvar)) or (ctx.default_map or {}).get(param.name)
+    parser = ctx.command.make_parser(ctx)
+    for at, word in enumerate(arguments, 1):
+        with suppress(typer.TyperException):  # a value before the command may be the same word
+            if word == ctx.info_name and (value := parser.parse_args(arguments[at:])[0].get(param.name)):
+                return value
+    return os.environ.get(str(param.envvar)) or (ctx.default_map or {}).get(param.name)
 
 
 def _replacement(error: Any, help_hint: str) -> str:

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -20,6 +21,7 @@ from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, gather
 from tfdist.cli.result_folders import Export, check_out, export_form, list_skipped, with_records
 from tfdist.cli.run_argument import argument, option_rows
+from tfdist.cli.show.output import finish, never_block, wait_for_reader
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.jobs.options import OUTPUT
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -131,12 +133,13 @@ def compare(
         stray += [f"--export {export}"] if export else []
         if stray:
             raise TfdistError(f"{stray[0]}: compares two folders, and {len(folders)} were given; omit it, or give two")
-        raise typer.Exit(show_history(folders, arms, out, json=json))
+        finish(partial(show_history, folders, arms, out, json=json), until_read=True)
     if arms:
         raise TfdistError(f"--arm {arms[0]}: is for more than two folders; omit it")
     check_out(out, folders)
     compared = compare_folders(folders[0], folders[1], given["baseline"], bool(given["same_work"]))
     form = export_form(export, json)
+    never_block()
     show(compared, bound, sys.stderr if form else sys.stdout)
     if out:
         typer.echo(f"\nreport: {write_comparison(compared, bound, out)}", err=form is not None)
@@ -145,4 +148,5 @@ def compare(
     elif form:
         typer.echo(dumps(exported(figures_of_changes(compared.changes), form)))
     code, _ = gate(compared, bound)
+    wait_for_reader()
     raise typer.Exit(0 if code is ExitCode.INCONCLUSIVE and not given["fail_inconclusive"] else code)

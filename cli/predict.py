@@ -66,14 +66,15 @@ def predict(
     prediction = predict_folder(bench, given["collectives"], options)
     list_skipped((), prediction.skipped)
     section = prediction_section(prediction)
+    page = Page("Prediction", section.answer, (section,), commands=prediction.commands)
+    path = write_page(page, given["out"]) if given["out"] else None
     console = PlainConsole(sys.stderr if json else sys.stdout)
     show_rows(console, section.tables[0].rows, ("arm", "devices", "images/s", "efficiency", "note"))
     for text in section.answer:
         console.print(text)
     for note in section.notes[: None if given["verbose"] else -len(REFERENCES)]:
         console.print(note, style="dim")
-    if given["out"]:
-        page = Page("Prediction", section.answer, (section,), commands=prediction.commands)
-        typer.echo(f"\nreport: {write_page(page, given['out'])}", err=json)
+    if path:
+        typer.echo(f"\nreport: {path}", err=json)
     if json:
         typer.echo(dumps(prediction.to_json()))

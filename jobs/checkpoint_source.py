@@ -83,7 +83,7 @@ def find_source(text: str, runs_dir: Path, option: str) -> CheckpointSource:
     Raises:
         TfdistError: there is none.
     """
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))  # noqa: PTH111 - it raises nothing for an unknown user
     is_run = text == LAST or RunDir(path).created is not None or RunDir(path).spec.exists()
     if "://" in text or (path.is_dir() and not is_run):
         return CheckpointSource(option, absolute(text, option.partition(" ")[0]))

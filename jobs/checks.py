@@ -92,9 +92,7 @@ def check_gpus(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machi
         return
     parts = f"--set logical_gpus={choice.logical_gpus}"
     if memory:
-        raise TfdistError(
-            f"{memory[0]}: {parts} gives each part of the GPU a fixed share of its memory; omit one of them"
-        )
+        raise TfdistError(f"{memory[0]}: {parts} gives each part of the GPU a fixed share of its memory; omit one")
     if machine.hosts > 1:
         raise TfdistError(f"{parts} cuts the GPU of one host, not of {machine.hosts}: omit it")
     if nccl:

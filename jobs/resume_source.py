@@ -58,9 +58,7 @@ def check_slurm(most: int | None, environ: Mapping[str, str]) -> None:
         TfdistError: this is no Slurm job.
     """
     if most is not None and JOB not in environ:
-        raise TfdistError(
-            f"--requeue {most}: not inside a Slurm job; submit one with 'tfdist sbatch', or omit --requeue"
-        )
+        raise TfdistError(f"--requeue {most}: not inside a Slurm job; submit one with 'tfdist sbatch', or omit it")
 
 
 @contextmanager
@@ -189,10 +187,11 @@ def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:
     """Refuse the folder of a run that still saves checkpoints there."""
     if folder is None:
         return
-    for run in list_runs(runs_dir):
+    path = Path(folder).resolve()
+    for run in (*list_runs(runs_dir), *list_runs(path.parent.parent)):
         if run.state is not RunState.RUNNING or run.launcher is None or not run.launcher.local:
             continue
         saved = read_saved_spec(run.run_dir)
-        if saved is not None and saved.checkpointing is not None and saved.checkpointing.folder == folder:
-            path = run.run_dir.path
-            raise TfdistError(f"{folder}: {run.name} still saves checkpoints there; stop it with 'tfdist stop {path}'")
+        if saved is not None and saved.checkpointing is not None and Path(saved.checkpointing.folder).resolve() == path:
+            fix = f"stop it with 'tfdist stop {run.run_dir.path}'"
+            raise TfdistError(f"{folder}: {run.name} still saves checkpoints there; {fix}")

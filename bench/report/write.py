@@ -13,8 +13,8 @@ from tfdist.bench.report.html.render import render
 from tfdist.bench.report.markdown import markdown
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.same_arms import remember
-from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import save_json
+from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.json_files import replace_file, save_json
 from tfdist.launch.typed_json import from_json, parse_json
 
 
@@ -53,10 +53,11 @@ def write_page(page: Page, out: Path) -> Path:
                 if name not in files and Path(name).name == name and name.endswith((".png", ".csv")):
                     (out / name).unlink(missing_ok=True)
         for name, data in files.items():
-            (out / name).write_bytes(data)
+            replace_file(out / name, data)
         save_json(out / "report.json", {**page.to_json(), "files": sorted(files)})
     except OSError as error:
-        raise TfdistError(f"cannot write the report to {out} ({error.strerror}): choose another --out") from None
+        what = f"cannot write the report to {out} ({error.strerror}): free some space, or choose another --out"
+        raise TfdistError(what, ExitCode.FAILED) from None
     return page_path
 
 

@@ -91,9 +91,7 @@ def _parse_target(text: str, source: str) -> Host:
     if rest.startswith("[") and bracket and is_ipv6(inside):
         name, colon, slots = inside, after[:1], after[1:]
     elif rest.count(":") > 1:
-        raise TfdistError(
-            f"{source} {text}: not [user@]host[:slots]; put an IPv6 address in brackets, for example [::1]:2"
-        )
+        raise TfdistError(f"{source} {text}: not [user@]host[:slots]; put an IPv6 address in brackets, as [::1]:2")
     else:
         name, colon, slots = rest.partition(":")
     for part in (name, *([user] if at else [])):

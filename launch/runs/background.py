@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 
-from tfdist.launch.agents.inbox import INTERRUPTIONS, Message
+from tfdist.launch.agents.inbox import INTERRUPTIONS, Message, Restarting
 from tfdist.launch.agents.messages import Started
 from tfdist.launch.runs.rundir import RunDir, open_folder
 
@@ -48,22 +48,22 @@ class Background:
 
     def handle(self, message: Message) -> None:
         """Detach when the last task has been started."""
+        if isinstance(message, Restarting) and message.whole:
+            self.waiting = set(message.tasks)
         if not isinstance(message, Started) or self.run_dir is None:
             return
         self.waiting.discard(message.task)
         if self.waiting:
             return
         run_dir, self.run_dir = self.run_dir, None
-        _redirect(0, os.devnull, os.O_RDONLY)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        try:
+        for descriptor in (0, 1, 2):
+            _redirect(descriptor, os.devnull, os.O_RDWR)
+        with suppress(OSError):
             folder = open_folder(run_dir.path)
             for descriptor in (1, 2):
                 _redirect(descriptor, f"/proc/self/fd/{folder}/{run_dir.launcher_log.name}", flags)
             os.close(folder)
-        except OSError:
-            for descriptor in (1, 2):
-                _redirect(descriptor, os.devnull, os.O_WRONLY)
         with suppress(OSError):  # the process in the foreground was killed
             os.write(self.pipe, json.dumps([str(run_dir.path), os.getpid()]).encode())
         os.close(self.pipe)

@@ -256,6 +256,8 @@ def delete(old: OldRun) -> None:
     Raises:
         OSError: some of it cannot be deleted.
     """
+    if old.has_checkpoints:  # first: without outcome.json, the rest is not known as a run
+        shutil.rmtree(old.run_dir.checkpoints)
     shutil.rmtree(old.run_dir.path)
 
 

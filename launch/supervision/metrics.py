@@ -53,9 +53,7 @@ def metrics_options(address: str | None, file: Path | None) -> MetricsOptions:
     if address is not None:
         host, colon, port = address.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535:
-            raise TfdistError(
-                f"--metrics {address}: give [HOST]:PORT, as :9400, or 0.0.0.0:9400 for other machines too"
-            )
+            raise TfdistError(f"--metrics {address}: give [HOST]:PORT, as :9400, or 0.0.0.0:9400 for other machines")
         found = host.strip("[]") or LOOPBACK, int(port)
     if file is not None and not file.absolute().parent.is_dir():
         raise TfdistError(f"--metrics-file {file}: there is no folder {file.parent}; create it")

@@ -78,9 +78,7 @@ def _module_and_name(dataset: str) -> tuple[ModuleType, str]:
 def check_data(spec: TrainingSpec, data: DataInfo) -> None:
     """Refuse other classes than the data set has, evaluation without held-out examples, and a batch larger than it."""
     if data.classes not in (None, spec.classes):
-        raise TfdistError(
-            f"--set classes={spec.classes}: {spec.dataset} has {data.classes} classes; omit --set classes"
-        )
+        raise TfdistError(f"--set classes={spec.classes}: {spec.dataset} has {data.classes} classes; omit it")
     if spec.evaluate:
         check_held_out(spec, data, "--set evaluate=true")
     if spec.evaluate_turns:

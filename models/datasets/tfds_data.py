@@ -29,7 +29,7 @@ def find_prepared(name: str, data_dir: str | None) -> PreparedDataset:
     Raises:
         TfdistError: not prepared, or its examples are not an image and a label.
     """
-    root = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    root = Path(os.path.expanduser(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"))  # noqa: PTH111 - it raises nothing without a home
     versions = sorted((root / name).glob("*"), key=lambda path: (_numbers(path.name), path))
     prepared = [path for path in (*versions, root / name) if all((path / file).is_file() for file in _METADATA)]
     if not prepared:

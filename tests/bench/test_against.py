@@ -1,5 +1,6 @@
 """Two versions of a program in one bench: where the earlier one is, its arms, and how they compare."""
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +131,22 @@ def test_both_versions_run_on_this_machine() -> None:
     for host in (Host("h2", "10.0.0.2"), replace(LOCAL, chdir="/tmp")):
         with pytest.raises(TfdistError, match=r"^--against \.: both versions run on this machine; omit --hosts and"):
             check_base(parse_suite(table, "s"), {host: CPU})
+
+
+@pytest.mark.parametrize("name", [b" lead", b"not \xff utf-8", b"it's; new"])
+def test_a_folder_of_the_repository_with_any_name_is_found_in_the_version(
+    name: bytes, options: BenchOptions, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = repository / os.fsdecode(name)
+    folder.mkdir()
+    (folder / "train.py").write_text("import tfdist.measure")
+    monkeypatch.chdir(folder)
+    git("add", "train.py")
+    git("commit", "--quiet", "-m", "3")
+    assert prepare(replace(options, against="HEAD"), MACHINES).bench.suite.against
+    with base_version("HEAD") as version:
+        assert version is not None
+        assert (version.folder / "train.py").is_file()
 
 
 def test_versions_get_the_starts_that_their_noise_asks_for(options: BenchOptions) -> None:

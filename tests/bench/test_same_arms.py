@@ -56,6 +56,21 @@ def test_a_bench_that_is_resumed_counts_once(state: Path) -> None:
     assert len(state.read_text().splitlines()) == 1 + FEWEST_PAIRS
 
 
+def test_a_file_without_its_first_line_counts_as_empty(state: Path) -> None:
+    measured("this", 0.1, FEWEST_PAIRS)
+    assert floor_on("this") > 0.05
+    state.write_text("".join(state.read_text().splitlines(keepends=True)[1:]))
+    assert floor_on("this") == FLOOR
+
+
+def test_a_user_without_a_home_has_the_file_of_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "~")  # as expanduser returns it for a user that is not known
+    assert history_file() == Path("/.local/state/tfdist/same_arms.csv")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert history_file() == Path("/home/me/.local/state/tfdist/same_arms.csv")
+
+
 def test_a_folder_whose_name_is_not_utf_8_is_added(state: Path) -> None:
     for name in (b"/results/\xff", b"/results/\xfe"):
         assert remember([pair(1.0)], "this", Path(os.fsdecode(name))) == ""

@@ -309,6 +309,21 @@ def test_a_gate_that_lacks_an_arm_does_not_pass(
     assert said in "".join(capsys.readouterr()).splitlines()
 
 
+def test_a_gate_passes_without_the_arms_that_the_machine_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = {"noise": 0.002}
+    fakes = RunnerHooks(Progress(), FakeArms(behaviour={"a": noise, "a (base)": noise}))
+    monkeypatch.setattr("tfdist.cli.bench.run_session", lambda session, *_: run_session(session, fakes))
+    monkeypatch.setattr("tfdist.cli.bench.report_on", lambda session, *_: make_report([session.root]))
+    (tmp_path / "train.py").write_text("import tfdist.measure")
+    arms = '{ name = "a", strategy = "one-device" }, { name = "b", strategy = "one-device", gpus = true }'
+    (tmp_path / "some.toml").write_text(f'preset = "smoke"\narms = [{arms}]')
+    words = ["--suite", "some.toml", "--against", ".", "--fail-slower", "5%", "--out", "out"]
+    assert run(["bench", *words, "--json", "--", "python", "train.py"]) == 0, capsys.readouterr()
+    assert [row["arm"] for row in json.loads(capsys.readouterr().out.splitlines()[-1])["versions"]] == ["a"]
+
+
 @pytest.mark.parametrize(("form", "load"), [("bencher", load_bencher), ("github", load_github)])
 def test_export_prints_figures_that_dashboards_load(
     form: str,

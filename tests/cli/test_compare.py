@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +113,17 @@ def test_out_gets_a_report(base: Path, slow: Path, tmp_path: Path, capsys: Print
     assert f"report: {out / 'report.html'}" in capsys.readouterr().out
     assert {"report.html", "report.md", "compare.csv", "ratios.png"} <= {path.name for path in out.iterdir()}
     assert "Slower than the bound of 5 %: multiworker/ring." in (out / "report.md").read_text()
+
+
+def test_a_reader_that_closes_the_pipe_changes_neither_the_verdict_nor_the_report(
+    base: Path, slow: Path, tmp_path: Path
+) -> None:
+    words = [sys.executable, "-m", "tfdist.cli", "compare", str(base), str(slow), "--fail-slower", "50%"]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*words, "--out", "page"], cwd=tmp_path, stdout=write, timeout=60)
+    os.close(write)
+    assert (done.returncode, (tmp_path / "page" / "report.md").is_file()) == (0, True)
 
 
 def test_the_report_of_one_bench_is_not_replaced(base: Path, slow: Path, capsys: Printed) -> None:

@@ -34,6 +34,12 @@ def test_the_script_asks_for_whole_nodes_and_starts_the_launch_in_place_of_the_s
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("first", [["--partition", "launch", "--nodes", "2"], ["--partition", "launch"]])
+def test_a_wrong_value_is_named_even_if_a_value_before_is_the_command(first, capsys):
+    assert run(["sbatch", *first, "launch", "--steps", "x"]) == 2
+    assert capsys.readouterr().err == "tfdist: --steps x: must be an integer\n"
+
+
 def test_a_job_that_saves_is_signalled_in_time_and_may_be_requeued(capsys):
     saves = (
         "--preset",

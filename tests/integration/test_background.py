@@ -70,6 +70,17 @@ def test_a_detached_run_outlives_its_terminal(folder, survivors):
     assert survivors() == []
 
 
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+def test_a_detached_run_keeps_its_logs_if_standard_streams_are_closed(closed, folder, survivors):
+    command = shlex.join([*TFDIST, "launch", "--detach", "--", "sh", "-c", "echo hello"])
+    assert subprocess.run(["sh", "-c", f"exec {command} {closed}"], timeout=60).returncode == 0
+    (run_dir,) = map(RunDir, (folder / "runs").iterdir())
+    wait_until(run_dir.outcome.exists)
+    assert json.loads(run_dir.outcome.read_text())["status"] == "ok"
+    assert run_dir.log("worker-0", "stdout").read_text() == "hello\n"
+    assert survivors() == []
+
+
 def test_stacks_say_what_each_task_does_while_it_continues(folder, survivors):
     program = "import time, tfdist.launch.events as e; e.dump_on_request(); print('up', flush=True)\ndef load(): time.sleep(900)\nload()"
     run_dir = detach("--strategy", "multiworker", "--", sys.executable, "-c", program)

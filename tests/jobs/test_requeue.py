@@ -83,7 +83,7 @@ AUTO = ["--checkpoint-dir", "ckpt", "--resume", "auto"]
         (["--requeue", "3"], "--requeue 3: the job would start from step 0 again; add --checkpoint-dir DIR --resume auto"),
         (["--requeue", "3", "--checkpoint-dir", "ckpt"], "--requeue 3: the job would start from step 0 again; add --resume auto"),
         (["--requeue", "3", "--", "true"], "--requeue 3: the job would start from step 0 again; add --checkpoint-dir DIR"),
-        (["--requeue", "3", *AUTO], "--requeue 3: not inside a Slurm job; submit one with 'tfdist sbatch', or omit --requeue"),
+        (["--requeue", "3", *AUTO], "--requeue 3: not inside a Slurm job; submit one with 'tfdist sbatch', or omit it"),
     ],
 )  # fmt: skip
 def test_a_requeue_that_cannot_work_is_refused(arguments, message, capsys, tmp_path):

@@ -246,6 +246,24 @@ def test_a_folder_in_which_another_run_still_saves_is_refused(options, capsys):
     )
 
 
+def test_a_folder_of_a_user_who_does_not_exist_is_not_found(capsys):
+    assert refusal(capsys, "--resume", "~nobody-here/ck").startswith(
+        "--resume ~nobody-here/ck: not the folder of a run"
+    )
+
+
+@pytest.mark.parametrize("options", [["--resume", "link/runs/RUN"], ["--runs-dir", "other", "--resume", "runs/RUN"]])
+def test_a_run_that_still_saves_is_found_by_another_path_and_from_another_folder_of_runs(options, capsys):
+    run_dir = save_run(OLD, every_steps=None)
+    run_dir.checkpoints.mkdir()
+    saved = {"folder": str(run_dir.checkpoints.resolve())}
+    save_json(run_dir.spec, {**read_json(run_dir.spec), "checkpointing": saved})
+    run_dir.outcome.unlink()
+    save_json(run_dir.launcher, this_launcher().to_json())
+    Path("link").symlink_to(".")
+    assert "still saves checkpoints there" in refusal(capsys, *(word.replace("RUN", OLD) for word in options))
+
+
 def test_a_program_is_continued_in_its_folder_with_its_strategy(capsys):
     choice = StrategyChoice(StrategyName.MULTI_WORKER, workers=2, cores_per_device=None)
     run_dir = save_run(OLD, spec=choice, command=("python", "train.py"))

@@ -12,6 +12,7 @@ from tfdist.bench.report.figures.colors import SYNC
 from tfdist.bench.report.section import Chart, Page, Section, Warning
 from tfdist.bench.report.write import write_page
 from tfdist.bench.table import Column, Table
+from tfdist.launch.errors import ExitCode, TfdistError
 
 DATA = pd.DataFrame({"op": ["all-reduce", "<b>|x"], "bytes": [1024, 2048], "seconds": [0.5, None]})
 COLUMNS = (Column("op", ("op",)), Column("seconds", ("seconds",), "{:.1f}"))
@@ -26,6 +27,23 @@ CHART = Chart("sweep", "Sweep", 'Seconds "over" bytes', paint, DATA[["bytes", "s
 SECTION = Section(
     "sweep", "Collectives", ("It **takes** `0.5` s.",), (CHART,), (Table("ops", "Ops", DATA, COLUMNS),), ("By clock.",)
 )
+
+
+def test_a_full_disk_is_no_wrong_input_and_leaves_the_earlier_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = write_page(Page("Old", (), (SECTION,)), tmp_path)
+    old = page.read_text()
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tfdist.bench.report.write.replace_file", full)
+    with pytest.raises(
+        TfdistError, match=r"cannot write the report to .* \(No space left on device\): free some"
+    ) as error:
+        write_page(Page("New", (), (SECTION,)), tmp_path)
+    assert (error.value.exit_code, page.read_text()) == (ExitCode.FAILED, old)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,26 @@ def test_runs_that_ended_long_ago_are_found_with_their_sizes_the_oldest_first(tm
     assert second.ended == pytest.approx(time.time() - 40 * DAY_S, abs=60)
     assert second.size == 1003 + second.run_dir.outcome.stat().st_size
     assert not second.has_checkpoints
+
+
+def test_a_run_whose_checkpoints_cannot_be_deleted_is_found_again(tmp_path, monkeypatch):
+    run_dir = keep(tmp_path / NAME)
+    run_dir.checkpoints.mkdir()
+    (run_dir.checkpoints / "checkpoint").touch()
+    set_age(run_dir.path, 40 * DAY_S)
+    (old,) = old_runs(tmp_path, 30 * DAY_S)
+    remove = os.unlink
+
+    def refuse(path, **options):
+        if Path(path).name == "checkpoint":
+            raise PermissionError(13, "Permission denied", path)
+        remove(path, **options)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(PermissionError):
+        delete(old)
+    set_age(run_dir.path, 40 * DAY_S)
+    assert names(tmp_path) == [NAME]
 
 
 def test_checkpoints_are_noticed(tmp_path):
