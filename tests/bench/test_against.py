@@ -137,7 +137,7 @@ def test_both_versions_run_on_this_machine() -> None:
 def test_a_folder_of_the_repository_with_any_name_is_found_in_the_version(
     name: bytes, options: BenchOptions, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = repository / os.fsdecode(name)
+    folder = repository.parent / os.fsdecode(name)
     folder.mkdir()
     (folder / "train.py").write_text("import tfdist.measure")
     monkeypatch.chdir(folder)

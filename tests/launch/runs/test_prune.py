@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -60,9 +61,12 @@ def test_a_run_whose_checkpoints_cannot_be_deleted_is_found_again(tmp_path, monk
             raise PermissionError(13, "Permission denied", path)
         remove(path, **options)
 
-    monkeypatch.setattr(os, "unlink", refuse)
-    with pytest.raises(PermissionError):
-        delete(old)
+    scan = os.scandir
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        patch.setattr(os, "scandir", lambda path: nullcontext(sorted(scan(path), key=lambda one: one.name)[::-1]))
+        with pytest.raises(PermissionError):
+            delete(old)
     set_age(run_dir.path, 40 * DAY_S)
     assert names(tmp_path) == [NAME]
 
