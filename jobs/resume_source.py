@@ -188,7 +188,8 @@ def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:
     if folder is None:
         return
     path = Path(folder).resolve()
-    for run in (*list_runs(runs_dir), *list_runs(path.parent.parent)):
+    folders = {each.resolve(): each for each in (path.parent.parent, runs_dir)}  # mostly the same one
+    for run in [run for each in folders.values() for run in list_runs(each)]:
         if run.state is not RunState.RUNNING or run.launcher is None or not run.launcher.local:
             continue
         saved = read_saved_spec(run.run_dir)
