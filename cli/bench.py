@@ -174,8 +174,7 @@ OPTIONS: dict[str, Any] = option_rows(
     # without SWEEP, the variables of these three are for launch
     strategy=(
         str,
-        "Measure how one strategy scales, without a suite: with --devices or --workers. "
-        "Variable: TFDIST_SWEEP_STRATEGY.",
+        "Measure how one strategy scales, without a suite: with --devices or --workers.",
         {"complete": lambda: [*map(str, SWEPT)], "variable": "TFDIST_SWEEP_STRATEGY"},
     ),
     devices=(str, "With --strategy: an arm for each count of devices, as 1,2,4.", {"variable": "TFDIST_SWEEP_DEVICES"}),
@@ -218,7 +217,7 @@ OPTIONS |= option_rows(
     out=(Path, "A new folder for the results. Default: bench_results/TIME-SUITE."),
     resume=(
         Path,
-        "Continue the bench in this folder; with --rounds, up to that many. Variable: TFDIST_RESUME_BENCH.",
+        "Continue the bench in this folder; with --rounds, up to that many.",
         {"variable": "TFDIST_RESUME_BENCH"},  # TFDIST_RESUME is for launch
     ),
 )
@@ -303,8 +302,8 @@ def bench(
 
     Your own program says what a step is with tfdist.measure.steps() or tfdist.measure.Callback().
 
-    The exit code is 1 if an arm failed or is slower than --fail-slower allows, 3 if an arm was not compared, 130 after
-    Ctrl-C, else 0. An arm for which the hardware is missing is refused.
+    The exit code is 1 if an arm failed or is slower than --fail-slower allows, 3 if --fail-slower is given and an arm
+    was not compared, 130 after Ctrl-C, else 0. An arm for which the hardware is missing is refused.
     """
     refuse_tf_config()
     refuse_suite(command)

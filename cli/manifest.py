@@ -63,7 +63,7 @@ _OPTIONS = (
     Option("image", KUBERNETES, "Container image with tfdist on its PATH and your program, if any. Required.", str),
     Option("name", KUBERNETES, "Name of the objects, and of the job's folder on the volume. Default: training.", str),
     Option("namespace", KUBERNETES, "Namespace of the objects. Default: that of kubectl.", str),
-    Option("kind", KUBERNETES, "{choices}; a job is for multiworker only, without restarts. Default: jobset.", Kind),
+    Option("kind", KUBERNETES, "{choices}; a job has pods of one role, and no restarts. Default: jobset.", Kind),
     Option("queue", KUBERNETES, "LocalQueue of Kueue.", str),
     Option("pvc", KUBERNETES, "Claim of a ReadWriteMany volume, for checkpoints and the folders of runs.", str),
     Option("secret", KUBERNETES, "Secret whose keys become environment variables of every pod.", str),

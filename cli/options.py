@@ -56,7 +56,7 @@ def option(
         text: its help.
         panel: of the help.
         short: other spellings.
-        variable: replaces its environment variable.
+        variable: replaces its environment variable; the help names it.
         complete: lists values for the shell, which offers those that begin with what is typed.
         first: called with the context and the value before the other options are read.
         parser: reads the value; by default Typer does, by its type.
@@ -67,7 +67,7 @@ def option(
         help=re.sub(r"\[(?=[a-z#/@])", r"\\[", text),  # rich would read it as markup
         rich_help_panel=panel,
         envvar=variable or variable_of(flag.partition("/")[0]),
-        show_envvar=False,
+        show_envvar=variable is not None,
         autocompletion=complete,
         callback=first,
         is_eager=first is not None,

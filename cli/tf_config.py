@@ -21,7 +21,7 @@ OnlyTask = Annotated[
     str | None,
     option(
         "--task",
-        "Print only the value for this task: worker:1, chief:0, ps:0. Environment variable: TFDIST_TF_CONFIG_TASK.",
+        "Print only the value for this task: worker:1, chief:0, ps:0.",
         variable="TFDIST_TF_CONFIG_TASK",  # tasks have a TFDIST_TASK of another format
     ),
 ]

@@ -68,17 +68,21 @@ RETURNS = {
 }
 """Functions that return a message or, as the last of several values, a part of one."""
 CODES = {
-    ("cli/bench.py", "_not_compared"): "3",
+    ("cli/bench.py", "_not_compared"): "3 with --fail-slower",
     ("bench/check.py", "result"): "1",
     ("launch/agents/channel.py", "_receive"): "69",
     ("launch/agents/messages.py", "decode"): "69",
     ("models/graph/sessions.py", "_end"): "70",
     ("launch/doctor/preflight.py", "ask"): "2",
     ("launch/doctor/problems.py", "port_problem"): "2",
+    ("launch/doctor/problems.py", "same_address"): "2",
+    **dict.fromkeys((place for place in RETURNS if place[0] == "launch/diagnosis/behind.py"), "76"),
     ("launch/doctor/checks.py", "_different_gpus"): "",
     ("launch/doctor/checks.py", "_host_rows"): "",
     ("launch/doctor/checks.py", "_link_rows"): "",
+    ("launch/doctor/problems.py", "broken_gpus"): "",
     ("launch/doctor/problems.py", "clock_problem"): "",
+    ("launch/doctor/problems.py", "folder_problem"): "",
     ("launch/doctor/problems.py", "gpus_in_use"): "",
     ("launch/doctor/problems.py", "unseen_gpus"): "",
 }
@@ -178,6 +182,7 @@ is no error."""
 ADVICE = {
     "interrupted": "by Ctrl-C, or by a signal to tfdist",
     "<arm>: not compared with its base: one of them was not measured, or did not train under its strategy": "its log, or its warning in the report, says why",
+    "the folder <requested> does not exist, so tasks run in <actual>; create it, or choose another with --chdir": "exit code 69 if there is no home folder to run in",
     "no turn was measured: no report": "the lines before say why",
     "no turn was measured: no report; logs: <folder>": "the lines before say why",
     "skipped <folder>: no records in it": "the other folders are read",

@@ -84,6 +84,7 @@ def _command(name: str, command: Any, context: Any) -> Command:
 
 
 def _parameter(param: Any, context: Any) -> Parameter:
+    param.show_envvar = False  # it has a place of its own
     words, text = param.get_help_record(context)
     is_option = isinstance(param, TyperOption)
     return Parameter(

@@ -64,7 +64,7 @@ OF_TASKS = {
 }
 OF_TFDIST = {
     "TFDIST_ATTEMPT": "with `--inherit`: number of the attempt, if the other launcher restarts the job",
-    "TFDIST_SECRET": "with `--inherit`: what all tasks must know to meet, on a network that others share",
+    "TFDIST_BARRIER_SECRET": "with `--inherit`: what all tasks must know to meet, on a network that others share",
     "TFDIST_INDEX": "the index of a pod, in a manifest",
     "TFDIST_TERMINATION_LOG": "file that gets the reason of the end. Default in a pod: /dev/termination-log",
     "TFDIST_TEMPLATE": "0: execute each task's Python instead of forking it from one that has imported TensorFlow",

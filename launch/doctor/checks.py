@@ -158,10 +158,8 @@ def _gpus(host: Host, hello: Mapping[str, Any], workers: int) -> tuple[str, Prob
     if workers > usable:
         too_many = Problem(f"{workers} workers for {counted(usable, 'GPU')}", "give the host fewer slots")
         return "", too_many, Verdict.FAILED
-    if hello["gpu_faults"]:
-        broken = Problem("; ".join(hello["gpu_faults"]), "see 'nvidia-smi -q' on the host, or --exclude it")
-        return "", broken, Verdict.WARNING
-    problem = problems.unseen_gpus(host, hello) or problems.gpus_in_use(host, hello, host.gpus or hello["gpu_ids"])
+    problem = problems.broken_gpus(hello) or problems.unseen_gpus(host, hello)
+    problem = problem or problems.gpus_in_use(host, hello, host.gpus or hello["gpu_ids"])
     driver = f"; driver {hello['driver']}" if hello["driver"] else ""
     return ", ".join(hello["gpus"]) + driver, problem, Verdict.WARNING
 

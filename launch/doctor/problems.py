@@ -114,6 +114,12 @@ def gpus_in_use(host: Host, hello: Mapping[str, Any], gpus: Iterable[str]) -> Pr
     return Problem(f"in use: {shortened(users)}", fix, host.name)
 
 
+def broken_gpus(hello: Mapping[str, Any]) -> Problem | None:
+    """Faults that the driver reports of the host's GPUs."""
+    faults = "; ".join(hello["gpu_faults"])
+    return Problem(faults, "see 'nvidia-smi -q' on the host, or --exclude it") if faults else None
+
+
 def clock_problem(host: Host, behind_s: float) -> Problem | None:
     """A clock that differs by more than `MAX_SKEW_S`."""
     if abs(behind_s) <= MAX_SKEW_S:

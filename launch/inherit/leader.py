@@ -30,7 +30,7 @@ from tfdist.launch.typed_json import from_json, parse_json
 LONGEST = 1 << 20
 """Bytes of a line from the leader: the names of some ten thousand tasks."""
 RECEIVE = 1 << 16
-SECRET = "TFDIST_SECRET"
+SECRET = "TFDIST_BARRIER_SECRET"
 
 
 class BarrierMessage(TypedDict, total=False):

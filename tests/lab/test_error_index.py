@@ -146,6 +146,22 @@ def test_the_page_is_that_of_the_source():
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (
+            "no step for <timeout> s: <task> is behind (step <steps>, the others <ahead>)",
+            {"76"},
+        ),  # by the code of `stalled`
+        ("has the address of <other>, <endpoint>; give each its own with addr= in the hostfile", {"2"}),
+        ("<faults>; see 'nvidia-smi -q' on the host, or --exclude it", {""}),
+    ],
+)
+def test_a_message_has_the_exit_code_of_the_command_that_prints_it(text, codes):
+    (found,) = [area[text] for area in messages().values() if text in area]
+    assert found == codes
+
+
 def calls_in_tokens(path):
     """The lines of a file on which an error is made, found without a syntax tree."""
     tokens = list(tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline))

@@ -18,7 +18,7 @@ from lab.reference.__main__ import FOLDER as MAN
 from lab.reference.commands import commands
 from lab.reference.man_pages import man_pages, roff
 from lab.reference.mkdocs_hook import DIAGRAM, DOCS, ROOT, for_site, summary
-from lab.reference.pages import API, OF_TASKS, pages
+from lab.reference.pages import API, OF_TASKS, OF_TFDIST, pages
 from lab.reference.pages import markdown as as_markdown
 from lab.schemas import schemas
 from tests.test_imports import FILES
@@ -27,6 +27,7 @@ from tfdist.bench.suites.suite import parse_suite
 from tfdist.cli.command import SENTENCES, run
 from tfdist.cli.launch import load_config
 from tfdist.jobs.options import OPTIONS
+from tfdist.launch.agents.inbox import INTERRUPTIONS
 from tfdist.launch.environment import COMPUTED
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.strategies.options import SETTINGS, variable_of
@@ -138,7 +139,7 @@ def test_each_exit_code_has_a_meaning_and_is_in_both_tables():
     assert rows.keys() == {str(int(each)) for each in ExitCode}
     assert all(rows.values())
     section = (DOCS / "how-it-works.md").read_text(encoding="utf-8").partition("## Exit codes\n")[2]
-    for code in (*map(int, ExitCode), 129, 143):
+    for code in (*map(int, ExitCode), *(128 + number for number in INTERRUPTIONS)):
         assert re.search(rf"\b{code}\b", section)
 
 
@@ -161,6 +162,20 @@ def test_the_page_of_variables_has_each_that_the_code_names():
     assert len(options) > 100
     assert named | options | {*map(variable_of, SETTINGS)} | COMPUTED.keys() <= set(first_code(cells("variables")))
     assert COMPUTED.keys() <= OF_TASKS.keys()
+
+
+def test_no_variable_of_an_option_means_something_else_to_a_task_or_to_tfdist():
+    options = {each.variable for command in commands() for each in command.parameters if each.variable}
+    assert options & (OF_TASKS.keys() | OF_TFDIST.keys()) == {"TFDIST_CHECKPOINT_DIR"}  # the same folder in both
+
+
+@pytest.mark.parametrize("command", SENTENCES)
+def test_the_help_names_each_variable_that_is_not_called_like_its_option(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert run([command, "--help"]) == 0
+    shown = set(re.findall(r"env var: (\w+)", capsys.readouterr().out))
+    (parameters,) = [each.parameters for each in commands() if each.name == command]
+    assert shown == {each.variable for each in parameters if each.variable not in ("", variable_of(each.key))}
 
 
 def test_the_page_of_python_has_what_programs_call():

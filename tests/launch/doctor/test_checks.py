@@ -147,6 +147,11 @@ def test_a_missing_package_is_one_row():
     [
         ({"gpu_devices": 1}, "failed", "--gpus all"),
         ({"gpu_devices": 2, "gpus_hidden": 2}, "warning", "CUDA_VISIBLE_DEVICES hides 2 GPUs"),
+        (
+            {**GPU, "gpu_faults": ["GPU 0: 2 uncorrectable memory errors"], "cuda_missing": ["libcudnn.so.9"]},
+            "warning",
+            "GPU 0: 2 uncorrectable memory errors -> see 'nvidia-smi -q' on the host, or --exclude it",
+        ),
         ({**GPU, "driver": "470.82.01"}, "warning", "older than 525.60.13"),
         ({**GPU, "driver": "525.60.11"}, "warning", "older than 525.60.13"),
         (

@@ -143,7 +143,7 @@ def test_tasks_of_another_attempt_do_not_meet(tasks, pool):
     leader = pool.submit(meet, tasks["chief-0"], LONG_S, told.append)
     error = old.exception(timeout=10)
     assert error.exit_code == 75
-    assert ": chief-0 of this attempt (TFDIST_ATTEMPT or TFDIST_SECRET is different there)" in str(error)
+    assert ": chief-0 of this attempt (TFDIST_ATTEMPT or TFDIST_BARRIER_SECRET is different there)" in str(error)
     assert not leader.done()
     for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in ("worker-0", "worker-1", "ps-0")]:
         each.result(timeout=10)
@@ -233,10 +233,12 @@ def test_a_secret_on_one_side_is_named_on_both(here, tasks, pool, monkeypatch):
     lines = []
     chief = with_secret(tasks, "" if here else "s3cret")["chief-0"]
     leader = pool.submit(meet, chief, 4.0, lines.append)
-    with pytest.raises(TfdistError, match=r"chief-0 of this attempt \(TFDIST_ATTEMPT or TFDIST_SECRET is different"):
+    with pytest.raises(
+        TfdistError, match=r"chief-0 of this attempt \(TFDIST_ATTEMPT or TFDIST_BARRIER_SECRET is different"
+    ):
         meet(with_secret(tasks, here)["worker-0"], 2.0, ignore)
     assert leader.exception(timeout=10).exit_code == 75
-    assert any("worker-0 (another TFDIST_ATTEMPT or TFDIST_SECRET)" in line for line in lines)
+    assert any("worker-0 (another TFDIST_ATTEMPT or TFDIST_BARRIER_SECRET)" in line for line in lines)
 
 
 def test_a_leader_without_the_secret_is_not_believed(tasks):
