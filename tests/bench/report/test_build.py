@@ -35,6 +35,8 @@ FILES = {
     *(f"{name}.{kind}" for name in CHARTS for kind in ("png", "csv")),
 }
 PNG = b"\x89PNG\r\n\x1a\n"
+RESULTS = Path(__file__).parents[3] / "bench_results"
+RECORDED = sorted(path.parent for path in RESULTS.glob("*/report.md") if path.with_name("records.jsonl").exists())
 
 
 @pytest.fixture
@@ -145,11 +147,17 @@ def test_no_text_breaks_out_of_its_cell(tmp_path: Path, make_record: MakeRecord,
 
 def test_every_column_is_explained(root: Path) -> None:
     """bench_results/README.md says what each column means."""
-    readme = (Path(__file__).parents[3] / "bench_results" / "README.md").read_text()
+    readme = (RESULTS / "README.md").read_text()
     for name in values_of(make_report([root]).rows[0], "weak"):
         assert f"`{name}`" in readme
     for name in (column.title for column in (*COLUMNS, *COST_COLUMNS)):
         assert name.partition(",")[0].partition(" (")[0].lower() in readme.lower()
+
+
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
+def test_a_recorded_bench_still_has_its_report(folder: Path) -> None:
+    """If only words differ: `tfdist report` writes them anew."""
+    assert markdown(make_report([folder])) == (folder / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_environment_has_each_fact_once(make_record: MakeRecord) -> None:
