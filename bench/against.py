@@ -1,6 +1,5 @@
 """Two versions of a program in one bench (--against): where the earlier one is, and its arms."""
 
-import os
 import shlex
 import subprocess
 import tempfile
@@ -85,8 +84,7 @@ def _file_of(program: Program) -> str:
 def _has(against: str, file: str) -> bool:
     if Path(against).is_dir():
         return Path(against, file).exists()
-    path = os.path.normpath(_git("rev-parse", "--show-prefix").stdout.removesuffix("\n") + file)
-    return _git("cat-file", "-e", f"{against}:{'' if path == '.' else path}").returncode == 0
+    return _git("cat-file", "-e", f"{against}:./{file}").returncode == 0
 
 
 @contextmanager

@@ -68,12 +68,9 @@ def run_module(argv: list[str], environment: Mapping[str, str], keep: set[int], 
                 os.close(descriptor)
     os.environ.clear()
     os.environ.update({**environment, **_set_by_import})
-    for number, handler in (
-        (signal.SIGINT, signal.default_int_handler),
-        (signal.SIGPIPE, signal.SIG_IGN),
-        (signal.SIGXFSZ, signal.SIG_IGN),
-    ):  # as Python does when it starts
-        signal.signal(number, handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # these three as Python does when it starts
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     if "tempfile" in sys.modules:  # the import has asked it for the folder
         sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
     _show_as(argv, environment[AGENT_VARIABLE])

@@ -35,6 +35,7 @@ def arm_chart(
 
     def paint_rows(axes: Axes) -> None:
         paint(axes, shown)
+        axes.set_xlim(left=0)
         for index, row in enumerate(shown):
             if not row.measured:
                 write(axes, row.status, 0, index, color=RED, style="italic")

@@ -150,7 +150,6 @@ def _paint(axes: Axes, every: Sequence[LostTime]) -> None:
         write(axes, f"{lost.step.value:.0f} ms, {share:.0%} lost", max(left, high), index)
     axes.set_xlabel("milliseconds per step")
     axes.margins(x=0.16)
-    axes.set_xlim(left=0)
 
 
 _ONE_DEVICE = (Reference.PLAIN, Reference.ONE_DEVICE)

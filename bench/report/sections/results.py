@@ -53,7 +53,6 @@ def paint_windows(axes: Axes, rows: Sequence[ArmRow]) -> None:
             axes.plot([median(times)] * 2, [index - 0.36, index + 0.36], color=INK, lw=1.8, label="median")
     axes.set_xlabel("milliseconds per step of all devices")
     axes.margins(x=0.06)
-    axes.set_xlim(left=0)
 
 
 def results_section(measured: ReportData) -> Section:
@@ -90,7 +89,6 @@ def paint_throughput(axes: Axes, rows: Sequence[ArmRow]) -> None:
             write(axes, text, high, index, color=INK if row.valid else RED)
     axes.set_xlabel(in_unit("images/s of the whole job", rows))
     axes.margins(x=0.08)
-    axes.set_xlim(left=0)
 
 
 def costs_section(measured: ReportData) -> Section | None:

@@ -68,7 +68,6 @@ def paint_efficiency(axes: Axes, rows: Sequence[ArmRow]) -> None:
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(in_unit("images/s per device, as a share of the baseline's", rows))
     axes.margins(x=0.08)
-    axes.set_xlim(left=0)
 
 
 _SIZE = ("devices", "workers", "hosts", "batch_size", "global_batch_size", "cores_per_device", "steps", "seed")
