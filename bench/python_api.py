@@ -46,7 +46,8 @@ def run(
         The folder, for `load`. An arm that failed has a row with its reason.
 
     Raises:
-        TfdistError: an argument or the suite is wrong; no process was started.
+        TfdistError: an argument or the suite is wrong, and no process was started; or the first arm that runs measures
+            no step, or a result cannot be saved.
         KeyboardInterrupt: after Ctrl-C. The turns so far are in the folder, and reported.
     """
     from tfdist.bench.options import BenchOptions

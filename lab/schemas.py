@@ -66,6 +66,11 @@ class _Report(TypedDict):
     unreadable: tuple[Mapping[str, Any], ...]
 
 
+class _ReportFile(_Report, total=False):
+    files: tuple[str, ...]
+    """Names beside it; not in what --json prints."""
+
+
 @cache
 def schema_of(kind: Any) -> dict[str, Any]:
     """The schema of values of a type, as `typed_json.from_json` reads them; floats also accept integers."""
@@ -155,7 +160,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "outcome.schema.json": outcome,
         "records.schema.json": _versioned("records", "A line of records.jsonl", RECORD_FORMAT, Record),
         "turns.schema.json": _versioned("turns", "A line of turns.jsonl", RECORD_FORMAT, TurnRecord),
-        "report.schema.json": _versioned("report", "report.json", REPORT_FORMAT, _Report),
+        "report.schema.json": _versioned("report", "report.json", REPORT_FORMAT, _ReportFile),
         "events.schema.json": _events(),
     }
 

@@ -20,7 +20,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
 
     Pass it behind BackupAndRestore, whose restored steps it then counts.
 
-    Without a launcher it does nothing, and Keras does not call it for each step.
+    Without a launcher it does nothing, and tf_keras does not call it for each step.
     """
 
     def __init__(self, examples: int | None = None) -> None:
