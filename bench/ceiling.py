@@ -57,8 +57,8 @@ def exchange_of(spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mappi
 
 def _of_sweep(sweep: Sweep, spec: TrainingSpec, hosts: int) -> Bandwidth | None:
     """The highest bus bandwidth of any size: of the same communication and ranks, else of as many hosts."""
-    figures = [figure for figure in figures_of(sweep) if figure.line.op is CollectiveOp.ALL_REDUCE]
-    between = [figure for figure in figures if figure.line.communication and figure.line.hosts == hosts]
+    right = [each for each in figures_of(sweep) if each.line.op is CollectiveOp.ALL_REDUCE and not each.wrong]
+    between = [figure for figure in right if figure.line.communication and figure.line.hosts == hosts]
     of_ranks = [figure for figure in between if figure.line.ranks == spec.replicas]
     alike = [figure for figure in of_ranks if figure.line.communication == str(spec.communication)]
     best = max(alike or between, key=lambda figure: figure.line.busbw, default=None)

@@ -288,9 +288,9 @@ def _run(
         writer.save(run_dir.launcher, this_launcher().to_json())
         writer.save(run_dir.spec, saved.to_json())
         try:
-            if planned.rendezvous is not None:  # other launchers start the other tasks
-                meet(planned.rendezvous, policy.start_timeout_s, lambda text: console.handle(Note("tfdist", text)))
             with published(metrics, planned.job, writer, lambda text: console.handle(Note("tfdist", text))) as publish:
+                if planned.rendezvous is not None:  # other launchers start the other tasks
+                    meet(planned.rendezvous, policy.start_timeout_s, lambda text: console.handle(Note("tfdist", text)))
 
                 def handle(message: Message) -> None:
                     console.handle(message)

@@ -53,9 +53,11 @@ def implied_choices(found: ClusterRole, choices: Mapping[str, Any], machine: Mac
     With GPUs, each worker gets an equal part of those of its host, unless --devices is chosen.
 
     Raises:
-        TfdistError: a choice contradicts the cluster.
+        TfdistError: a choice contradicts the cluster, or it has parameter servers without workers.
     """
     workers, ps = (len(found.cluster.addresses.get(role, ())) for role in ("worker", "ps"))
+    if ps and not workers:
+        raise TfdistError(f"the cluster in {found.origin} has parameter servers, but no worker; add one")
     implied: dict[str, Any] = {"strategy": StrategyName.MULTI_WORKER, "workers": workers}
     if ps:
         implied |= {"strategy": StrategyName.PARAMETER_SERVER, "ps": ps}

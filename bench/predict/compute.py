@@ -61,7 +61,8 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
     """
     alike = [each for each in rows if each.measured and each.valid and same_work(row, each)]
     singles = [each for each in alike if each.strategy == StrategyName.ONE_DEVICE]
-    side_by_side = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
+    several = [each for each in alike if each.exchange is Exchange.NONE and (each.devices or 0) > 1]
+    side_by_side = [each for each in several if _slow(each) == _slow(row)]
     many = [each for each in side_by_side if each.hosts == row.hosts] or side_by_side
     if not singles:
         fix = "measure one, as suite cpu does"
@@ -73,6 +74,10 @@ def compute_for(row: ArmRow, rows: Sequence[ArmRow]) -> Compute:
         for devices, each in sorted(by_devices.items())
     )
     return Compute(tuple(times), spread, df)
+
+
+def _slow(row: ArmRow) -> tuple[object, ...]:
+    return tuple(row.measured[0].spec.get(key) for key in ("slow_worker", "slow_ms", "slow_factor"))
 
 
 def same_work(row: ArmRow, other: ArmRow) -> bool:

@@ -23,6 +23,7 @@ from tfdist.bench.predict.compute import Compute, batch_of, compute_for, same_wo
 from tfdist.bench.predict.curve import RANGE, Draws, PredictedPoint, Question, ScalingCurve, curve_of, grid_of, is_far
 from tfdist.bench.predict.ring import RingFit, RingLink, fit_ring, resolved, ring_lines
 from tfdist.bench.reading import read_folder
+from tfdist.bench.references import OPTIONS
 from tfdist.bench.report.format import ends
 from tfdist.bench.report.summary import ArmRow, summarize
 from tfdist.launch.errors import TfdistError
@@ -174,8 +175,8 @@ FORMAT = 1
 """Format of the JSON."""
 _PREDICTED = (StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER)
 _FLOAT32 = 4
-_EXCHANGE = ("devices", "communication", "packs", "bytes_per_pack", "gradient_dtype")
-"""Fields of a spec that define how processes exchange gradients."""
+_EXCHANGE = ("devices", "ema", *(name for name in OPTIONS if name != "step_times"))
+"""Fields of a spec that define how long a step of a process takes, besides the work: what it exchanges, and how."""
 
 
 @dataclass(frozen=True)

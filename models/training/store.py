@@ -104,7 +104,7 @@ def store(folder: str, manifest: Manifest, keep: int) -> None:
             remove(f"{folder}/{name}")
         raise OSError(error.message if isinstance(error, tf.errors.OpError) else str(error)) from None
     with suppress(OSError):  # what cannot be listed or removed is tried again after the next checkpoint
-        for name in obsolete(GFiles().names(folder), listing, keep):
+        for name in obsolete(GFiles().names(folder), listing, keep, manifest.step):
             remove(f"{folder}/{name}")
 
 
@@ -135,13 +135,14 @@ def _sync(path: str) -> None:
             os.fsync(file.fileno())
 
 
-def obsolete(names: Sequence[str], listing: CheckpointList, keep: int) -> list[str]:
+def obsolete(names: Sequence[str], listing: CheckpointList, keep: int, saved: int) -> list[str]:
     """The files of checkpoints that are not among the newest `keep`, manifests first, and of those without manifest.
 
-    A newer one that is damaged stays: it was perhaps only unreadable for a moment.
+    A newer one that is damaged stays: it was perhaps only unreadable for a moment. So does that of step `saved`: those
+    of later steps can be damaged in a way that only TensorFlow finds.
     """
-    kept = {manifest.step for manifest in listing.complete[:keep]}
-    oldest = min(kept, default=0)
+    kept = {saved, *(manifest.step for manifest in listing.complete[:keep])}
+    oldest = min(kept)
     kept |= {step for step in listing.problems if step > oldest}
     old = [name for name in names if (step := step_of(name)) is not None and step not in kept]
     return sorted(old, key=lambda name: (not name.endswith(".json"), name))

@@ -38,6 +38,12 @@ def test_the_sweep_counts_more_than_the_link_with_its_highest_bus_bandwidth():
     assert exchange.bandwidth.source == "the highest bus bandwidth of multiworker/ring, 4 ranks"
 
 
+def test_an_all_reduce_with_wrong_sums_is_no_measurement():
+    lines = [line(size=size, seconds=seconds, ranks=4, hosts=4, round=n, wrong=wrong)
+             for n in ROUNDS for size, seconds, wrong in ((1 << 20, 0.02, 0), (1 << 24, 1e-3, 7))]  # fmt: skip
+    assert exchange_of(SPEC, 4, sweep(*lines), LINK).bandwidth.bytes_per_s == pytest.approx(1.5 * (1 << 20) / 0.02)
+
+
 def test_a_sweep_of_smaller_sizes_only_is_no_upper_limit():
     exchange = exchange_of(SPEC, 4, sweep(*(line(size=1 << 20, ranks=4, hosts=4, round=n) for n in ROUNDS)), LINK)
     assert exchange.bandwidth.source.endswith("4 ranks, measured only up to 1M")

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -100,6 +101,20 @@ def test_no_task_starts_before_all_are_there(launchers, tmp_path):
         code, out = ended(process)
         assert code == 0, out
     assert sorted(path.name for path in tmp_path.glob("started-*")) == [f"started-worker-{n}" for n in range(3)]
+
+
+def test_no_task_starts_if_one_cannot_publish_its_figures(launchers, tmp_path):
+    two = launchers(worker=2)
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        metrics = ("--metrics", f"127.0.0.1:{used.getsockname()[1]}")
+        first = two.start("worker", 0, *metrics, "--", "touch", "started")
+        second = two.start("worker", 1, "--start-timeout", "5", "--", "touch", "started")
+        code, out = ended(first)
+        assert code == 2, out
+        assert "Address already in use; choose another address" in out
+        code, out = ended(second)
+    assert code == 75, out
+    assert not (tmp_path / "started").exists()
 
 
 def test_missing_tasks_are_named_and_nothing_starts(launchers, tmp_path):

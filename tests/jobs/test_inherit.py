@@ -117,6 +117,12 @@ def test_a_cluster_with_ps_keeps_its_chief(role, monkeypatch):
     [
         ({"worker": ["w:1"], "ps": ["p:1"]}, "worker", {}, "its cluster has no chief, which parameter-server needs"),
         ({"worker": ["w:1"]}, "evaluator", {}, "its task is evaluator-0, but .* has no evaluator: give a COMMAND"),
+        (
+            {"chief": ["c:1"], "ps": ["p:1"]},
+            "chief",
+            {},
+            "the cluster in TF_CONFIG has parameter servers, but no worker",
+        ),
         (SERVED, "chief", {"strategy": "multiworker"}, "--strategy multiworker: the cluster in TF_CONFIG has param"),
         (CHIEF, "chief", {"workers": 1}, "--workers 1: the cluster in TF_CONFIG has 2; omit --workers"),
         (CHIEF, "chief", {"strategy": "independent"}, "--strategy independent"),

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -48,13 +50,13 @@ def test_times_are_of_the_most_devices_that_were_measured() -> None:
     assert [found.at(number).seconds for number in (1, 2, 64)] == pytest.approx([0.08, 0.1, 0.1])
 
 
-def on_hosts(arm: str, strategy: str, hosts: int, seconds: float) -> list[Record]:
+def on_hosts(arm: str, strategy: str, hosts: int, seconds: float, **spec: Any) -> list[Record]:
     """Two devices on this number of hosts; for one device, one."""
     workers = 1 if strategy == "one-device" else 2
     boxes = ["h1", f"h{hosts}"][:workers]
     times = [[seconds] * 2] * workers
     return [
-        record(arm, times, round=number, strategy=strategy, workers=workers, hosts=boxes, order=number)
+        record(arm, times, round=number, strategy=strategy, workers=workers, hosts=boxes, order=number, **spec)
         for number in (1, 2, 3)
     ]
 
@@ -70,4 +72,18 @@ def test_trainings_side_by_side_are_those_on_as_many_hosts() -> None:
     ]
     made = {row.arm: row for row in summarize([ResultFolder("", None, tuple(records), (), ())])}
     for arm, seconds in (("multiworker/2-hosts", 0.09), ("multiworker/1-host", 0.12)):
+        assert compute_for(made[arm], list(made.values())).at(2).seconds == pytest.approx(seconds)
+
+
+def test_workers_that_were_slowed_down_count_for_arms_that_were_too() -> None:
+    slow = {"slow_worker": 1, "slow_factor": 2.0}
+    records = [
+        *on_hosts("one-device", "one-device", 1, 0.08),
+        *on_hosts("independent/steady", "independent", 1, 0.1),
+        *on_hosts("independent/2x", "independent", 1, 0.2, **slow),
+        *on_hosts("multiworker/steady", "multiworker", 1, 0.15),
+        *on_hosts("multiworker/2x", "multiworker", 1, 0.25, **slow),
+    ]
+    made = {row.arm: row for row in summarize([ResultFolder("", None, tuple(records), (), ())])}
+    for arm, seconds in (("multiworker/steady", 0.1), ("multiworker/2x", 0.2)):
         assert compute_for(made[arm], list(made.values())).at(2).seconds == pytest.approx(seconds)

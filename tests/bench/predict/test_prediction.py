@@ -231,7 +231,16 @@ def test_an_arm_on_one_device_does_not_show_how_the_rest_grows(folders: tuple[Pa
     assert [curve.measured for curve in found.curves] == [(2,)]
 
 
-@pytest.mark.parametrize("other", [{"bytes_per_pack": 2**20}, {"optimizer": "sgd"}, {"batch_size": 12}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"bytes_per_pack": 2**20},
+        {"steps_per_call": 10},
+        {"slow_worker": 1, "slow_factor": 2.0},
+        {"optimizer": "sgd"},
+        {"batch_size": 12},
+    ],
+)
 def test_arms_that_exchange_or_compute_otherwise_are_curves_of_their_own(tmp_path: Path, other: dict[str, Any]) -> None:
     bench = save_four(save_bench(tmp_path / "bench", 0.1), 0.2, **other)
     save_record(bench, record("one-device/other", [[STEP_S] * 4], order=99, **other))

@@ -74,6 +74,14 @@ def test_a_step_that_is_saved_again_replaces_the_damaged_one(store, tmp_path):
     assert (tmp_path / "step-00000020.index").read_text() == "x" * 7
 
 
+def test_what_was_just_saved_stays_beside_later_ones_which_may_be_damaged(store, tmp_path):
+    for step in (90, 100, 95):
+        store.store(str(tmp_path), manifest(step), 1)
+    assert steps(tmp_path) == [100, 95]
+    store.store(str(tmp_path), manifest(105), 1)
+    assert steps(tmp_path) == [105]
+
+
 def test_a_newer_damaged_one_stays(store, tmp_path):
     for step in (10, 40):
         store.store(str(tmp_path), manifest(step), 3)
