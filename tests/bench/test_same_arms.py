@@ -103,7 +103,10 @@ def test_a_history_that_cannot_be_written_is_a_warning(state: Path) -> None:
     assert "is not added to" in remember([pair(1.0)], "this", Path("/results/0"))
 
 
-@given(st.lists(st.one_of(st.text(), st.sampled_from(["this", "0", "-1", "nan", "inf", "x", "1e400"])), max_size=6))
+WORDS = st.text(st.characters(exclude_categories=["Cs", "Nd"]))  # without digits, of which a ratio could be made
+
+
+@given(st.lists(st.one_of(WORDS, st.sampled_from(["this", "0", "-1", "nan", "inf", "x", "1e400"])), max_size=6))
 def test_lines_that_are_no_pairs_are_ignored(cells: list[str]) -> None:
     text = "\n".join(",".join(["this", str(number), *cells]) for number in range(2 * FEWEST_PAIRS))
     history_file().parent.mkdir(parents=True, exist_ok=True)
