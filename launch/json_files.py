@@ -1,12 +1,13 @@
 """The JSON files of tfdist. NaN and infinity become null, and a file is replaced whole or not at all."""
 
+import errno
 import json
 import math
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tfdist.launch.typed_json import parse_json
 
@@ -21,15 +22,42 @@ def dumps(data: Any, indent: int | None = None) -> str:
     return json.dumps(finite(data), indent=indent, allow_nan=False)
 
 
+def open_regular(path: Path | str, *, folder: int | None = None, follow: bool = True) -> BinaryIO:
+    """Open a file for reading that anybody may have put there. Never waits: a FIFO would.
+
+    Args:
+        path: of the file; relative to `folder`, a descriptor, if that is given.
+        folder: descriptor of the folder in which it is looked up.
+        follow: whether it may be a link.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
+    """The content of a file that anybody may have put there.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or has more than `limit` bytes.
+    """
+    with open_regular(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit:,} bytes", str(path))
+    return data
+
+
 def read_json(path: Path) -> Any:
     """The value in a file; None if it cannot be read, is not a regular file of at most 64 MiB, or is not JSON."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would block
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-                return None
-            return parse_json(file.read(status.st_size))
+        return parse_json(read_bytes(path))
     except (OSError, ValueError):
         return None
 
