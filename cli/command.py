@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import tfdist
 from tfdist.cli.show.output import finish_output
-from tfdist.jobs.options import EXPECTED, KEYS, OPTIONS, Bytes, Seconds, choices_of
+from tfdist.jobs.options import EXPECTED, KEYS, OPTIONS, PANELS, Bytes, Seconds, choices_of
 from tfdist.launch.environment import COMPUTED
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
@@ -107,6 +107,12 @@ _ANY_TEXT = ("command", "env")
 
 class Command(TyperCommand):
     """A subcommand. Its help is in panels, which take a quarter of a second to load."""
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        """Sort the options by panel, as the help lists them."""
+        super().__init__(*args, **values)
+        panels = {panel: at for at, panel in enumerate(PANELS)}
+        self.params.sort(key=lambda param: panels.get(getattr(param, "rich_help_panel", None) or "", -1))
 
     def get_params(self, ctx: Any) -> Any:
         """The options and arguments, with short placeholders for the values of options."""

@@ -185,12 +185,11 @@ def launch(
 
     \b
     Examples:
-      tfdist launch --preset smoke
       tfdist launch --strategy multiworker --workers 2 -- python train.py
-      tfdist launch --strategy mirrored --cross-device hierarchical-copy
+      tfdist launch --hosts h1,h2 -- python train.py
       tfdist launch --strategy parameter-server --workers 2 --ps 1
+      tfdist launch --strategy mirrored --preset smoke --dry-run
       tfdist launch --preset smoke --dataset digits --set seed=1
-      tfdist launch --hosts h1,h2 --dry-run -- python train.py
       tfdist launch --steps 500 --checkpoint-every 100 --max-restarts 3
       tfdist launch --resume last --steps 1000
       tfdist launch --config job.toml --workers 4

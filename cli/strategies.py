@@ -126,13 +126,12 @@ def _show_one(strategy: Strategy) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
     console.print(f"{strategy.summary}; needs {strategy.needs}", markup=False)
-    headings = ("--set KEY=VALUE", "type", "default", "")
-    table = Table(*(Column(heading, overflow="fold") for heading in headings), box=None, pad_edge=False)
-    for row in map(_key_row, keys_of(strategy)):
-        table.add_row(*map(escape, row.values()))
     plain = [option_name(name) for name in strategy.options if not option_name(name).startswith("--set ")]
-    console.print(f"\nOptions: {', '.join(plain) or 'none of its own'}\n", markup=False)
-    console.print(table)
+    console.print(f"\nOptions: {', '.join(plain) or 'none of its own'}\n\nKeys of --set KEY=VALUE:", markup=False)
+    for row in map(_key_row, keys_of(strategy)):
+        default = f", by default {row['default']}" if row["default"] else ""
+        console.print(f"[bold]{row['key']}[/bold]: {escape(row['type'] + default)}", soft_wrap=True)
+        console.print(Padding(row["help"], (0, 0, 0, 4)), markup=False)
 
 
 def show_keras(console: Console) -> None:

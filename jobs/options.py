@@ -22,6 +22,8 @@ from tfdist.strategies.options import SETTINGS, fix_of_choice, option_name
 WHAT, SIZE, HOW, TRAIN, TIMING = "What to run", "Size", "Communication", "Training", "Timing"
 HOSTS, OUTPUT = "Hosts", "Output"
 RECOVERY, TIMEOUTS = "Checkpoints and restarts", "Timeouts"
+PANELS = (WHAT, SIZE, TIMING, HOSTS, RECOVERY, OUTPUT, TIMEOUTS, TRAIN, HOW)
+"""The parts of a help, in the order in which people need them."""
 
 
 class Seconds(float):

@@ -176,10 +176,13 @@ def test_a_sweep_of_more_gpus_than_there_are_refuses_those_arms() -> None:
     assert list(arms.refused) == ["mirrored/4"]
 
 
-def test_help_starts_with_the_suite_and_ends_with_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_in_the_order_in_which_people_need_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "--help"]) == 0
     text = capsys.readouterr().out
-    places = [text.index(f"│ {flag} ") for flag in ("--suite", "--arm", "--rounds", "--out", "--hosts", "--chdir")]
+    places = [
+        text.index(f"│ {flag} ")
+        for flag in ("--suite", "--arm", "--rounds", "--hosts", "--chdir", "--out", "--start-timeout")
+    ]
     assert places == sorted(places)
 
 

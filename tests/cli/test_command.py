@@ -11,7 +11,7 @@ import pytest
 import tfdist
 from tfdist.cli.__main__ import FAILED, INTERRUPTED, USAGE, run_command
 from tfdist.cli.command import run
-from tfdist.jobs.options import HOST_OPTIONS, RECOVERY_OPTIONS, TIMEOUT_OPTIONS, TRAINING
+from tfdist.jobs.options import HOST_OPTIONS, PANELS, RECOVERY_OPTIONS, TIMEOUT_OPTIONS, TIMING, TRAINING
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.strategies.options import StrategyName
 
@@ -90,6 +90,10 @@ def test_the_help_of_launch_fits_its_reader(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 156
     assert sum(line.startswith("│ --") for line in lines) <= 66  # --help is one
+    panels = [line.strip("╭─╮ ") for line in lines if line.startswith("╭")]
+    assert panels == ["Arguments", "Options", *(panel for panel in PANELS if panel != TIMING)]
+    first = " ".join(lines[lines.index(next(line for line in lines if "Usage:" in line)) + 1 :][:10])
+    assert all(each in first for each in ("-- python train.py", "--hosts h1,h2", "--strategy multiworker"))
 
 
 @pytest.mark.parametrize("scheduler", ["sbatch", "manifest"])

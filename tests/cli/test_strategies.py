@@ -1,7 +1,10 @@
 import json
 from importlib.metadata import version
 
+import pytest
+
 from tfdist.cli.command import run
+from tfdist.cli.strategies import keys_of
 from tfdist.strategies.catalog import CATALOG
 
 
@@ -24,3 +27,13 @@ def test_the_text_has_a_table_of_keras_support_and_this_machine(capsys):
         out.split()
     )
     assert "cores" in out
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_a_key_is_on_a_line_with_its_type_and_not_broken(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["strategies", name]) == 0
+    lines = capsys.readouterr().out.partition("--set KEY=VALUE:\n")[2].splitlines()
+    heads = [line.partition(": ") for line in lines if not line.startswith(" ")]
+    assert [key for key, _, _ in heads] == [key.name for key in keys_of(CATALOG[name])]
+    assert all(kind for _, _, kind in heads)
