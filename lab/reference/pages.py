@@ -197,7 +197,7 @@ def _suite_page() -> str:
     return "\n".join(
         (
             "# Suites\n",
-            "A suite is a TOML file for `tfdist bench --suite my.toml`; [Your own suite](../measuring.md#your-own-suite)",
+            "A suite is a TOML file for `tfdist bench --suite my.toml`; [Your own suite](../your-program.md#your-own-suite)",
             "has an example. These keys are of the whole suite:\n",
             table(("key", "meaning", "default"), rows),
             "Times are numbers of seconds, or texts as `10m`.\n",
