@@ -1,5 +1,6 @@
 """Two versions of a program in one bench (--against): where the earlier one is, and its arms."""
 
+import os
 import shlex
 import subprocess
 import tempfile
@@ -17,17 +18,33 @@ from tfdist.launch.machine import Machines
 
 
 def pinned(against: str) -> str:
-    """What --against names: a folder as it is given, or the hash of a git revision of the current one.
+    """What --against names: a folder as it is given, or the hash of a revision of the current folder's git repository.
+
+    How it is written decides which of them it is: a folder in the repository must not take the place of a revision.
 
     Raises:
-        TfdistError: it is neither.
+        TfdistError: there is no such folder or revision, or several revisions have this name.
     """
-    if Path(against).is_dir():
-        return against
-    found = _git("rev-parse", "--verify", "--quiet", f"{against}^{{commit}}")
-    if found.returncode:
-        raise TfdistError(f"--against {against}: neither a folder nor a git revision here; give one of them, as HEAD~1")
+    option = f"--against {against}"
+    if _is_folder(against):
+        if Path(against).is_dir():
+            return against
+        raise TfdistError(f"{option}: no such folder; give another, or a git revision, as HEAD~1")
+    found = _git("rev-parse", "--verify", f"{against}^{{commit}}")
+    if found.returncode or against.startswith(("-", "^")):  # an option, or what a revision excludes
+        reason = found.stderr.partition("\n")[0].removeprefix("fatal: ")
+        why = f" ({reason})" if reason and "single revision" not in reason else ""
+        folder = Path(against).is_dir()
+        fix = f"for the folder write ./{against}" if folder else "give one, as HEAD~1, or a folder, as ./base"
+        raise TfdistError(f"{option}: not a git revision here{why}; {fix}")
+    if "is ambiguous" in found.stderr:
+        fix = "give its hash, or its full name, as refs/heads/main"
+        raise TfdistError(f"{option}: the name of several git references; {fix}")
     return found.stdout.strip()
+
+
+def _is_folder(against: str) -> bool:
+    return against in (".", "..") or against.startswith(("./", "../", "/"))
 
 
 PRECISION, MOST_STARTS = 0.07, 20
@@ -64,6 +81,7 @@ def check_base(suite: Suite, machines: Machines) -> None:
     against = suite.against
     if against is None:
         return
+    pinned(against)  # a resumed bench has read it from its folder
     if any(host.chdir or not host.local for host in machines):
         raise TfdistError(f"--against {against}: both versions run on this machine; omit --hosts and --chdir")
     for command in dict.fromkeys(arm.command for arm in suite.arms):
@@ -82,7 +100,7 @@ def _file_of(program: Program) -> str:
 
 
 def _has(against: str, file: str) -> bool:
-    if Path(against).is_dir():
+    if _is_folder(against):
         return Path(against, file).exists()
     return _git("cat-file", "-e", f"{against}:./{file}").returncode == 0
 
@@ -96,7 +114,7 @@ def base_version(against: str | None) -> Iterator[Version | None]:
     """
     if against is None:
         yield None
-    elif Path(against).is_dir():
+    elif _is_folder(against):
         yield Version(Path(against).resolve(), f"cd {shlex.quote(against)} && ")
     else:
         with tempfile.TemporaryDirectory(prefix="tfdist-against-", ignore_cleanup_errors=True) as parent:
@@ -112,8 +130,18 @@ def base_version(against: str | None) -> Iterator[Version | None]:
                 _git("worktree", "remove", "--force", str(tree))
 
 
+_GIT = (
+    "git", "--no-replace-objects", "-c", "core.warnAmbiguousRefs=true",
+    "-c", "safe.bareRepository=explicit", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+)  # fmt: skip
+"""A hash is its own commit; a folder of the measured repository is no repository itself, and no program of it runs."""
+
+
 def _git(*words: str) -> "subprocess.CompletedProcess[str]":
+    env = {**os.environ, "LC_ALL": "C"}  # messages are read
     try:
-        return subprocess.run(["git", *words], capture_output=True, text=True, errors="surrogateescape", check=False)
+        return subprocess.run(
+            [*_GIT, *words], env=env, capture_output=True, text=True, errors="surrogateescape", check=False
+        )
     except FileNotFoundError:
         return subprocess.CompletedProcess(words, 127, "", "git is not installed")

@@ -80,7 +80,7 @@ class BenchOptions:
     baseline: str | None = None
     """The arm that all others are compared with."""
     against: str | None = None
-    """An earlier version of the program: a folder, or a git revision."""
+    """An earlier version of the program, as `pinned` reads it."""
     fail_slower: float | None = None
     """Fail if an arm is slower than its earlier version by more than this share."""
     command: str = ""

@@ -181,8 +181,8 @@ OPTIONS: dict[str, Any] = option_rows(
     workers=(str, "With --strategy: an arm for each count of workers, as 1,2,4.", {"variable": "TFDIST_SWEEP_WORKERS"}),
     against=(
         str,
-        "Run each arm also with an earlier version of your program, in turns with it: another folder, or a git "
-        "revision, for example HEAD~1. Adds starts until each ratio is known to within 7%.",
+        "Run each arm also with an earlier version of your program, in turns with it: a git revision, as HEAD~1, or "
+        "a folder that starts with ./, ../ or /. Adds starts until each ratio is known to within 7%.",
     ),
     fail_slower=(
         str,

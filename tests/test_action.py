@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from action.measure import TITLES, WIDTH, bound_of, picture, summary, table, verdict_of
+from action.measure import TITLES, WIDTH, bound_of, code, environment, fenced, picture, summary, table, verdict_of
 from tfdist.bench.compare.gate import parse_share
 
 ROOT = Path(__file__).parents[1]
@@ -45,7 +45,9 @@ def test_every_input_is_used_and_every_expression_has_a_source():
 def test_variables_of_the_script_are_those_of_its_step():
     (step,) = [step for step in STEPS if step.get("id") == "measure"]
     text = (ROOT / "action" / "measure.py").read_text(encoding="utf-8")
-    found = set(re.findall(r"INPUT_[A-Z_]+", text)) | {f"INPUT_{name.upper()}" for name in ("options", "command")}
+    found = set(re.findall(r"INPUT_[A-Z_]+", text)) | {
+        f"INPUT_{name.upper()}" for name in re.findall(r'words_of\("(\w+)"\)', text)
+    }
     assert found - {"INPUT_"} == set(step["env"])
 
 
@@ -88,8 +90,8 @@ def test_the_bound_is_read_as_tfdist_reads_it(text):
 
 def test_a_row_without_an_interval_and_an_odd_name_stay_a_table():
     lines = list(table([SLOW, {**UNKNOWN, "arm": "a|b"}]))
-    assert lines[2] == "| one-device | 0.920 | 0.900 to 0.940 | slower than the bound |"
-    assert lines[3] == "| a\\|b | 0.700 | - | cannot tell |"
+    assert lines[2] == "| <code>one-device</code> | 0.920 | 0.900 to 0.940 | slower than the bound |"
+    assert lines[3] == "| <code>a&#124;b</code> | 0.700 | - | cannot tell |"
 
 
 @given(
@@ -120,10 +122,75 @@ def test_a_summary_has_the_ratios_the_report_without_pictures_and_where_they_are
     assert re.search(r"(?m)^one-device +-+o-+:? +:? *\|", text)
     assert "![" not in text
     assert "## Costs" in text
-    assert text.endswith("artifact `bench`\n")
+    assert text.endswith("artifact <code>bench</code>\n")
     assert "artifact" not in summary("slower", {"versions": [SLOW]}, 0.05, tmp_path, "")
 
 
 def test_a_summary_of_a_refused_bench_has_the_sentence(tmp_path):
     text = summary("failed", {"reason": "--against x: no"}, 0.0, tmp_path / "bench", "bench")
     assert text == "### tfdist: the bench failed\n\n```\n--against x: no\n```\n"
+
+
+TEXTS = st.text() | st.lists(st.sampled_from(["`", "```", "~~~", "\n", "<", "@a", "|", "</code>", "www.a.b"])).map(
+    "".join
+)
+
+
+@given(TEXTS)
+def test_text_of_others_stays_a_block_of_code(text):
+    fence, *lines, end, after = "\n".join(fenced([text])).split("\n")
+    assert (fence, after) == (end, "")
+    assert set(fence) == {"`"}
+    assert fence not in "\n".join(lines)
+    assert "\n".join(lines) == text
+
+
+@given(TEXTS)
+def test_text_of_others_stays_one_piece_of_code_in_a_line(text):
+    shown = code(text)
+    inner = shown.removeprefix("<code>").removesuffix("</code>")
+    assert re.fullmatch(r"([0-9A-Za-z /-]|&#\d+;)*", inner)
+    assert re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), inner) == text
+
+
+def test_a_program_gets_what_it_needs_and_no_secret():
+    kept = {
+        "PATH": "p",
+        "HOME": "h",
+        "LC_ALL": "C",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "OMP_NUM_THREADS": "1",
+        "TFDIST_SUITE": "cpu",
+    }
+    kept |= {
+        "PYTHONPATH": ".",
+        "LD_LIBRARY_PATH": "l",
+        "TF_XLA_FLAGS": "--x",
+        "NO_PROXY": "a,b",
+        "https_proxy": "http://p:1",
+    }
+    secret = {
+        "TF_TOKEN_a": "1",
+        "TF_VAR_x": "1",
+        "TFDIST_BARRIER_SECRET": "1",
+        "KERAS_API_KEY": "1",
+        "HTTPS_PROXY": "http://u:p@h",
+    }
+    others = {
+        "GITHUB_ENV": "f",
+        "ACTIONS_RUNTIME_TOKEN": "t",
+        "INPUT_COMMAND": "c",
+        "RUNNER_TEMP": "r",
+        "AWS_PROFILE": "a",
+        "MYPATH": "m",
+    }
+    assert environment("", {**kept, **secret, **others}) == kept
+    assert environment(" AWS_PROFILE\nKERAS_API_KEY  NONE", {**kept, **secret, **others}) == {
+        **kept, "AWS_PROFILE": "a", "KERAS_API_KEY": "1",
+    }  # fmt: skip
+
+
+def test_no_step_starts_a_module_with_the_folders_of_the_workspace_in_its_path():
+    for script in (step["run"] for step in STEPS if "run" in step):
+        assert re.search(r'python (-I "\$GITHUB_ACTION_PATH/|-m pip install \.$)', script)
+        assert "-I" in script or script.startswith('cd "$GITHUB_ACTION_PATH" && PYTHONPATH= ')

@@ -65,7 +65,7 @@ class Suite:
     baseline: str | None = None
     """The arm that all others are compared with, and beside which they are measured; None: the one-device arm."""
     against: str | None = None
-    """An earlier version of the program, which each arm runs a second time: a folder, or a git revision."""
+    """An earlier version of the program, which each arm runs a second time; see `against.pinned`."""
 
     @property
     def version_pairs(self) -> tuple[tuple[str, str], ...]:
@@ -95,10 +95,13 @@ def built_in_suites() -> tuple[str, ...]:
 def load_suite(name_or_file: str) -> Suite:
     """A built-in suite by its name, or the one in a TOML file, by default named like it; see `parse_suite`.
 
+    A file's name ends with .toml or has a slash.
+
     Raises:
         TfdistError: no such suite, or an error in it.
     """
-    path = _BUILT_IN / f"{name_or_file}.toml" if name_or_file in built_in_suites() else Path(name_or_file)
+    is_file = "/" in name_or_file or name_or_file.endswith(".toml")
+    path = Path(name_or_file) if is_file else _BUILT_IN / f"{name_or_file}.toml"  # whatever is in the current folder
     try:
         with path.open("rb") as stream:
             return parse_suite({"name": path.stem, **_toml.load(stream)}, str(name_or_file))
@@ -106,7 +109,8 @@ def load_suite(name_or_file: str) -> Suite:
         raise TfdistError(f"the suite {name_or_file} is not TOML: {error}") from None
     except OSError as error:
         hint = did_you_mean(name_or_file, built_in_suites())
-        raise TfdistError(f"--suite {name_or_file}: {error.strerror}; {hint}, or a .toml file") from None
+        fix = f"or for the file write ./{name_or_file}" if Path(name_or_file).is_file() else "or a .toml file"
+        raise TfdistError(f"--suite {name_or_file}: {error.strerror}; {hint}, {fix}") from None
 
 
 def parse_suite(table: Mapping[str, Any], source: str) -> Suite:

@@ -1,6 +1,7 @@
 """Two versions of a program in one bench: where the earlier one is, its arms, and how they compare."""
 
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -61,9 +62,65 @@ def options(repository: Path, tmp_path: Path) -> BenchOptions:
 
 def test_a_revision_is_pinned_to_its_commit_and_a_folder_stays(repository: Path) -> None:
     assert pinned("HEAD~1") == git("rev-parse", "HEAD~1")
-    assert pinned("../sub") == "../sub"
-    with pytest.raises(TfdistError, match=r"^--against HEAD~9: neither a folder nor a git revision here"):
-        pinned("HEAD~9")
+    for folder in (".", "..", "./", "../sub", str(repository)):
+        assert pinned(folder) == folder
+    (repository / "base").mkdir()
+    for against, sentence in {
+        "HEAD~9": r"not a git revision here; give one, as HEAD~1, or a folder, as \./base$",
+        "base": r"not a git revision here; for the folder write \./base$",
+        "./nowhere": "no such folder; give another, or a git revision, as HEAD~1$",
+        "-1": "not a git revision here; ",
+        "--branches=*": "not a git revision here; ",
+        "^HEAD": "not a git revision here; ",
+    }.items():
+        with pytest.raises(TfdistError, match=f"^--against {re.escape(against)}: {sentence}"):
+            pinned(against)
+
+
+def test_no_folder_of_the_repository_takes_the_place_of_a_revision(repository: Path) -> None:
+    commit = git("rev-parse", "HEAD^1")
+    for name in ("HEAD^1", commit):
+        (repository / name).mkdir()
+        (repository / name / "train.py").write_text("import tfdist.measure  # slow")
+        assert pinned(name) == commit
+    with base_version(commit) as version:
+        assert version is not None
+        assert (version.folder / "train.py").read_text().endswith("# 1")
+
+
+def test_a_name_of_several_references_is_refused(repository: Path) -> None:
+    now, before = git("rev-parse", "HEAD"), git("rev-parse", "HEAD~1")
+    git("branch", "release", now)
+    git("tag", "release", before)
+    with pytest.raises(TfdistError, match=r"^--against release: the name of several git references; give its hash"):
+        pinned("release")
+    assert (pinned("refs/heads/release"), pinned("refs/tags/release")) == (now, before)
+    git("update-ref", f"refs/heads/{before[:7]}", now)
+    with pytest.raises(TfdistError, match=f"^--against {before[:7]}: the name of several git references"):
+        pinned(before[:7])
+    git("update-ref", "refs/heads/HEAD", before)
+    with pytest.raises(TfdistError, match=r"^--against HEAD: the name of several git references"):
+        pinned("HEAD")
+
+
+def test_a_folder_of_the_repository_is_no_repository_itself(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git("clone", "--quiet", "--bare", "..", "within")
+    monkeypatch.chdir("within")
+    with pytest.raises(TfdistError, match=r"^--against HEAD: not a git revision here \(cannot use bare repository "):
+        pinned("HEAD")
+
+
+def test_a_commit_is_not_replaced_and_no_hook_runs(repository: Path) -> None:
+    now, before = git("rev-parse", "HEAD"), git("rev-parse", "HEAD~1")
+    git("replace", before, now)
+    hook = repository / "hooks" / "post-checkout"
+    hook.parent.mkdir()
+    hook.write_text('#!/bin/sh\necho "# hook" >> sub/train.py')
+    hook.chmod(0o755)
+    git("config", "core.hooksPath", str(hook.parent))
+    with base_version(pinned("HEAD~1")) as version:
+        assert version is not None
+        assert (version.folder / "train.py").read_text().endswith("# 1")
 
 
 def test_a_revision_is_in_a_worktree_which_is_removed_at_the_end(repository: Path) -> None:

@@ -92,7 +92,7 @@ WRONG = [
     (["--strategy", "mirrored", "--devices", "2,1"], ["--devices 2,1: give integers in ascending order"]),
     (["--strategy", "mirrored", "--devices", "1,2", "--suite", "cpu"], ["--suite cpu: ", "omit one of them"]),
     (["--strategy", "mirrored", "--devices", "1", "--resume", "x"], ["--resume x: ", "omit --strategy"]),
-    (["--against", "HEAD~1"], ["--against HEAD~1: neither a folder nor a git revision"]),
+    (["--against", "HEAD~1"], ["--against HEAD~1: not a git revision here (not a git repository"]),
     (["--against", "."], ["--against .: compares versions of your own program", "after --"]),
     (["--suite", "cpu", "--fail-slower", "5%"], ["--fail-slower 5%: name the version", "--against"]),
     (["--against", ".", "--fail-slower", "5", "--", "true"], ["--fail-slower 5: give a share", "as 5% or 0.05"]),

@@ -148,6 +148,21 @@ def test_an_unknown_suite_lists_the_built_in_ones() -> None:
         load_suite("smokey")
 
 
+def test_a_file_of_the_current_folder_is_a_suite_only_as_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    built_in = load_suite("cpu")
+    for name in ("cpu", "gate", "gate.toml"):
+        Path(name).write_text(GOOD)
+    assert load_suite("cpu") == built_in
+    assert [load_suite(name).name for name in ("./cpu", "./gate", "gate.toml")] == ["mine"] * 3
+    with pytest.raises(
+        TfdistError, match=r"^--suite gate: No such file or directory; .*, or for the file write \./gate$"
+    ):
+        load_suite("gate")
+
+
 def test_a_folder_is_not_a_suite(tmp_path: Path) -> None:
     with pytest.raises(TfdistError, match="directory"):
         load_suite(str(tmp_path))
