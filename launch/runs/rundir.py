@@ -111,14 +111,13 @@ def open_folder(path: Path) -> int:
     Raises:
         OSError: it is missing, a link or no folder, or another user could exchange it or what is in it.
     """
-    reason = why_unsafe(str(path))
-    if reason:
-        raise PermissionError(errno.EPERM, reason, str(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if os.fstat(descriptor).st_uid == os.geteuid():
+    ours = os.fstat(descriptor).st_uid == os.geteuid()
+    reason = why_unsafe(str(path)) if ours else "it belongs to another user"
+    if not reason:
         return descriptor
     os.close(descriptor)
-    raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
+    raise PermissionError(errno.EPERM, reason, str(path))
 
 
 def check_runs_dir(runs_dir: Path) -> None:
