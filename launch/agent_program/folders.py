@@ -52,9 +52,9 @@ def why_unsafe(path: str, working: str = "") -> str:
                 break
             shared = status.st_mode & stat.S_IWGRP and status.st_gid in groups
             if status.st_uid not in trusted and not shared:
-                fix = (
-                    "run 'chown root' on it" if os.geteuid() == 0 else "have 'chgrp' and 'chmod g+w' share it with you"
-                )
+                fix = "have its owner share it with a group of yours ('chgrp', 'chmod g+w')"
+                if os.geteuid() == 0:
+                    fix = "run 'chown root' on it, start tfdist in it to trust that user"
                 return f"{folder} belongs to user {status.st_uid}, who may rename what is in it; {fix}"
             if not status.st_mode & stat.S_IWOTH or (_IN_POD in os.environ and os.path.ismount(folder)):
                 continue
@@ -88,7 +88,7 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result, os.stat_result | None
         OSError: one cannot be read.
     """
     at, links = "/", 0
-    names = os.path.join(os.getcwd(), path).split("/")[::-1]
+    names = (path if path.startswith("/") else os.path.join(os.getcwd(), path)).split("/")[::-1]
     yield at, os.stat(at), None
     while names:
         name = names.pop()

@@ -50,7 +50,7 @@ def test_a_folder_that_only_we_root_or_our_group_can_change_is_safe(owner, group
         (OTHER, OTHER, 0o755, "{} belongs to user 1235, who may rename what is in it; "),
         (OTHER, OTHER, 0o1777, "{} belongs to user 1235, who may rename what is in it; "),
         (OTHER, OTHER, 0o775, "{} belongs to user 1235, who may rename what is in it; "),
-        (LEADER, GROUP, 0o755, "{} belongs to user 1236, who may rename what is in it; have 'chgrp' and 'chmod g+w' "),
+        (LEADER, GROUP, 0o755, "{} belongs to user 1236, who may rename what is in it; have its owner share it "),
         (65534, 65534, 0o755, "{} belongs to user 65534, who may rename what is in it; "),
     ],
 )
@@ -74,6 +74,13 @@ def test_each_folder_that_links_lead_through_counts(public):
     assert reason(good / "loop") == ""  # opening it fails
 
 
+def test_a_folder_is_checked_from_a_folder_that_was_deleted(public, monkeypatch):
+    folder, gone = make(public / "folder", 0, 0o777), make(public / "gone", 0, 0o755)
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert why_unsafe(str(folder)).startswith(f"every user may rename what is in {folder};")
+
+
 def test_a_link_in_a_sticky_folder_must_be_ours_or_roots(public):
     good, sticky = make(public / "good", US, 0o700), make(public / "sticky", 0, 0o1777)
     for owner in (US, 0, OTHER):
@@ -88,8 +95,8 @@ def test_root_trusts_the_owner_of_the_working_folder_and_nobody_else(public, mon
     mine, other = make(public / "mine", US, 0o755), make(public / "other", OTHER, 0o755)
     monkeypatch.chdir(mine)
     assert [why_unsafe("runs"), why_unsafe(str(mine)), why_unsafe(str(other), str(other))] == ["", "", ""]
-    text = f"{other} belongs to user 1235, who may rename what is in it; run 'chown root' on it"
-    assert why_unsafe(str(other)) == text
+    what = f"{other} belongs to user 1235, who may rename what is in it"
+    assert why_unsafe(str(other)) == f"{what}; run 'chown root' on it, start tfdist in it to trust that user"
     assert as_user(US, partial(why_unsafe, str(other), str(other))).startswith(f"{other} belongs to user 1235")
 
 
