@@ -12,6 +12,7 @@ from pathlib import Path
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.arms import Version
 from tfdist.bench.suites.suite import BASE, Suite
+from tfdist.launch.agent_program.system import temporary_root
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Program, program_of
 from tfdist.launch.machine import Machines
@@ -117,7 +118,9 @@ def base_version(against: str | None) -> Iterator[Version | None]:
     elif _is_folder(against):
         yield Version(Path(against).resolve(), f"cd {shlex.quote(against)} && ")
     else:
-        with tempfile.TemporaryDirectory(prefix="tfdist-against-", ignore_cleanup_errors=True) as parent:
+        with tempfile.TemporaryDirectory(
+            prefix="tfdist-against-", dir=temporary_root(), ignore_cleanup_errors=True
+        ) as parent:
             tree = Path(parent) / "tree"
             added = _git("worktree", "add", "--detach", "--quiet", str(tree), against)
             try:

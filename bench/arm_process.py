@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from tfdist.bench.suites.arms import Version
 from tfdist.bench.turns import HostReading, Parked
 from tfdist.jobs.plan import plan_collective, plan_command, plan_training
+from tfdist.launch.agent_program.folders import make_folder
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Inbox, Interrupted, Message, NextTurn, Note
@@ -132,7 +133,8 @@ class _ArmThread:
 
     def _train(self) -> Record:
         start = self.start
-        start.run_dir.mkdir(0o700, parents=True)
+        make_folder(str(start.run_dir.parent))
+        start.run_dir.mkdir(0o700)
         job = _plan(start)
         template = None if start.templates is None else start.templates.of(job)
         with (

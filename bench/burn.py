@@ -19,6 +19,7 @@ from tfdist.bench.collectives.run import TURN
 from tfdist.bench.turns import END, Parked, plan_turn
 from tfdist.jobs.plan import plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.launch.agent_program.system import temporary_root
 from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.doctor.checks import CheckResult, Verdict
 from tfdist.launch.doctor.survey import MEASURE_ALL_PAIRS
@@ -127,7 +128,7 @@ def _measured(spec: StrategyChoice, machines: Machines, seconds: float, turn: Ca
         TfdistError: it failed, or a signal came; the reason.
     """
     news, parked = SimpleQueue[News](), list[Parked]()
-    with tempfile.TemporaryDirectory(prefix="tfdist-burn-") as folder, interruptions(news.put):
+    with tempfile.TemporaryDirectory(prefix="tfdist-burn-", dir=temporary_root()) as folder, interruptions(news.put):
         policy = Policy(timeout_s=START_S + seconds)
         arm = start_arm(ArmStart("burn", 1, spec, (), machines, Path(folder, "run"), policy), news.put)
         while True:

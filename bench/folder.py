@@ -16,6 +16,7 @@ from tfdist.bench.plan import PlannedRun, extended, interleave, spread
 from tfdist.bench.statistics import FLOOR
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.suite import Suite, parse_suite
+from tfdist.launch.agent_program.folders import make_folder, why_unsafe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.runs.rundir import FileIn
@@ -187,10 +188,11 @@ def only_writer(root: Path) -> Iterator[None]:
     """Create a folder of results, and let no other process measure into it.
 
     Raises:
-        TfdistError: another one does, or the folder cannot be created.
+        TfdistError: another one does, the folder cannot be created, or another user could exchange what is in it.
     """
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        _check_safe(root, "--out")
+        make_folder(str(root))
         folder = os.open(root, os.O_RDONLY)
     except OSError as error:
         raise TfdistError(f"cannot write to {root} ({error.strerror}): choose another --out") from None
@@ -218,7 +220,7 @@ def check_new(root: Path, fix: str) -> None:
 
 
 def check_writable(root: Path, option: str) -> None:
-    """Refuse a folder in which no file can be created; it may not exist yet.
+    """Refuse a folder in which no file can be created, or another user could exchange it; it may not exist yet.
 
     Raises:
         TfdistError: naming the option that gave the folder.
@@ -228,3 +230,10 @@ def check_writable(root: Path, option: str) -> None:
         raise TfdistError(f"{option} {root}: {existing} is a file; choose another folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise TfdistError(f"{option} {root}: {existing} is not writable; choose another folder")
+    _check_safe(root, option)
+
+
+def _check_safe(root: Path, option: str) -> None:
+    reason = why_unsafe(str(root))  # it holds checkpoints and logs
+    if reason:
+        raise TfdistError(f"{option} {root}: {reason}, or choose another folder")

@@ -18,6 +18,7 @@ from tfdist.cli.show.output import finish
 from tfdist.cli.show.steps import Steps
 from tfdist.cli.strategies import availability
 from tfdist.jobs.options import WHAT, Seconds
+from tfdist.launch.agent_program.system import temporary_root
 from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import dumps
@@ -75,7 +76,7 @@ def _names(given: list[str]) -> list[StrategyName]:
 def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, json: bool) -> int:
     """Print a row for each strategy as soon as it is known; returns the exit code."""
     plan, rows = plan_check(words, names, local_machines()), list[CheckResult]()
-    folder = Path(mkdtemp(prefix="tfdist-check-"))
+    folder = Path(mkdtemp(prefix="tfdist-check-", dir=temporary_root()))
     checker = Checker(plan, folder, timeout_s)
     with Steps(sys.stderr, quiet=json) as steps:
         steps.show("starting")

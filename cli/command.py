@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 import tfdist
 from tfdist.cli.show.output import finish_output
 from tfdist.jobs.options import EXPECTED, KEYS, OPTIONS, PANELS, Bytes, Seconds, choices_of
+from tfdist.launch.agent_program.folders import UnsafeFolderError
 from tfdist.launch.environment import COMPUTED
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
@@ -341,6 +342,8 @@ def _run(arguments: list[str]) -> int:
         return int(app(arguments or ["--help"], prog_name="tfdist", standalone_mode=False) or 0)
     except TfdistError as error:
         return _fail(str(error), error.exit_code, arguments)
+    except UnsafeFolderError as error:
+        return _fail(str(error), ExitCode.USAGE, arguments)
     except OSError as error:
         return _fail_to_print(error, arguments)
     except typer.TyperException as error:

@@ -51,7 +51,7 @@ def logs(
       tfdist logs last worker-1 --stderr
       tfdist logs 20260101T120000Z-launch worker-0 > worker-0.txt
     """
-    run_dir = find_run(run, runs_dir)
+    run_dir = find_run(run, runs_dir, others=True)
     if json and (task is not None or not follow):
         raise TfdistError("--json: prints the outcome of all tasks at the end; use it with --follow and without TASK")
     try:

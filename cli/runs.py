@@ -127,7 +127,7 @@ def runs(
     """
     _check(run, limit, prune, yes)
     if run is not None:
-        _show_one(read_run(find_run(run, runs_dir)), json=json)
+        _show_one(read_run(find_run(run, runs_dir, others=True)), json=json)
         return
     if not runs_dir.is_dir() and runs_dir != RUNS_DIR:
         raise TfdistError(f"--runs-dir {runs_dir}: no such folder; choose the one that was given to 'tfdist launch'")

@@ -24,6 +24,7 @@ from tfdist.launch.agent_program import processes, stacks, system
 from tfdist.launch.agent_program.counters import counters as count
 from tfdist.launch.agent_program.counters import session_cpu_s
 from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
+from tfdist.launch.agent_program.folders import UnsafeFolderError
 from tfdist.launch.agent_program.gpus import fullest_gpu, with_cusolver
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
 from tfdist.launch.agent_program.template import AGENT_VARIABLE
@@ -106,6 +107,7 @@ class Agent:
         self.signal_received = ""
         self.leave_at, self.has_reported = math.inf, False  # after a SIGTERM from a scheduler
         self.package = ""  # the folder of the unpacked tfdist package, if the launcher sent it
+        self.working = ""  # the folder in which tasks run, once `Prepare` has found it
         self.probe_server: Any = None
         self.kernel_log = KernelLog()
         self.replies: list[tuple[str, dict[str, Any]]] = []  # from threads and signals, to be sent by the event loop
@@ -247,6 +249,7 @@ class Agent:
                     archive.extractall(self.package)
             fallback = home if home_fallback and os.path.isdir(home) else ""
             actual, digest = requested if os.path.isdir(requested) else fallback, ""
+            self.working = actual
             with contextlib.suppress(OSError):
                 if script:
                     import hashlib
@@ -300,7 +303,9 @@ class Agent:
     def _do_check_folder(self, request: int, path: str, token: str, action: str) -> None:
         # in a thread: a network file system may take long to answer
         self._send_later(
-            "folder_checked", lambda: {"reason": system.check_folder(path, token, action)}, request=request
+            "folder_checked",
+            lambda: {"reason": system.check_folder(path, token, action, self.working)},
+            request=request,
         )
 
     def _do_start(
@@ -676,7 +681,11 @@ def _awaits_server(task: _RunningTask) -> bool:
 def main() -> None:
     """Run an agent to its end, and end the process."""
     warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Python 3.12 warns of a fork with threads
-    folder = os.path.join(system.temporary_root(), f"tfdist-{os.urandom(6).hex()}")
+    try:
+        folder = os.path.join(system.temporary_root(), f"tfdist-{os.urandom(6).hex()}")
+    except UnsafeFolderError as error:
+        os.write(2, f"{error}\n".encode(errors="replace"))
+        os._exit(1)
     guard = processes.fork_reaper(folder)
     Agent(folder).run()
     processes.dismiss(guard)

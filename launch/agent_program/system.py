@@ -6,6 +6,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from tfdist.launch.agent_program.folders import UnsafeFolderError, make_folder, why_unsafe
+
 COMMAND_TIMEOUT_S = 8.0
 """Time limit of nvidia-smi."""
 ABANDONED: dict[int, Any] = {}
@@ -73,18 +75,29 @@ def listening_ports() -> set[int]:
 
 NOT_SHARED = "does not hold the file that another host has written there"
 """The reason of a folder that is another one."""
+UNSAFE = "is not safe"
+"""How the reason of a folder starts that other users could exchange; it ends with a fix."""
 
 
-def check_folder(path: str, token: str, action: str) -> str:
+def check_folder(path: str, token: str, action: str, working: str = "") -> str:
     """Create the folder and write a file named after the token, or find that file, or remove it.
 
+    Args:
+        path: the folder.
+        token: letters and digits.
+        action: `write`, `read` or `remove`.
+        working: the folder in which tasks run; empty: the current one.
+
     Returns:
-        Why that failed; empty if it did not. To find the file, the folder must be writable, too.
+        Why that failed; empty if it did not. To find the file, the folder must be writable and safe, too.
     """
     file = os.path.join(path, f".tfdist-{token}")
     try:
+        reason = "" if action == "remove" else why_unsafe(path, working)
+        if reason:
+            return f"{UNSAFE}: {reason}"
         if action == "write":
-            os.makedirs(path, exist_ok=True)
+            make_folder(path)
             with open(file, "w", encoding="ascii") as stream:
                 stream.write(token)
         elif action == "read":
@@ -125,9 +138,24 @@ def first_value(path: str, key: str) -> str:
 
 
 def temporary_root() -> str:
-    """The folder for temporary files: TMPDIR if it is a folder, else /tmp."""
-    folder = os.environ.get("TMPDIR") or "/tmp"
-    return os.path.abspath(folder) if os.path.isdir(folder) else "/tmp"
+    """The folder for temporary files: TMPDIR, /tmp, XDG_RUNTIME_DIR, ~/.cache or ~.
+
+    The first that is a folder, can be written, and in which no other user can exchange our files (`why_unsafe`).
+
+    Raises:
+        UnsafeFolderError: there is none. The launcher prints it, with exit code 2.
+    """
+    home, reasons = os.path.expanduser("~"), []
+    folders = [os.environ.get("TMPDIR"), "/tmp", os.environ.get("XDG_RUNTIME_DIR"), f"{home}/.cache", home]
+    for folder in filter(None, folders):
+        if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+            reason = why_unsafe(folder)
+            if not reason:
+                return os.path.abspath(folder)
+            reasons.append(reason)
+    if reasons:
+        raise UnsafeFolderError(f"no safe folder for temporary files: {reasons[0]}, or set TMPDIR to one of your own")
+    return "/tmp"  # creating a folder there says why it cannot be used
 
 
 def remove_folder(path: str) -> None:

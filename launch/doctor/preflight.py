@@ -148,6 +148,8 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
         for host, answer in answers.items():
             if isinstance(answer, messages.FolderChecked) and answer.reason:
                 what, fix = f"the checkpoint folder {path} {answer.reason}", "choose another one with --checkpoint-dir"
+                if answer.reason.startswith(system.UNSAFE):
+                    fix = f"or {fix}"
                 if answer.reason == system.NOT_SHARED:
                     what = f"the checkpoint folder {path} is not that of {hosts[0].name}"
                     fix = "choose a folder on a disk that all hosts share, with --checkpoint-dir"

@@ -193,6 +193,11 @@ FAULTS: tuple[_Fault, ...] = (
         "free some space, or set TMPDIR for the user that connects",
     ),
     (
+        r"no safe folder for temporary files",
+        "other users could exchange the files that tfdist runs",
+        "do so for the user that connects",
+    ),
+    (
         r"(?m)^(?=.*sh -c )(?=.*printf)(?=.*(?:not found|No such file))",
         "--transport quotes {{command}} for more shells than parse it",
         "use {{command}}, or {{command:N}} with a smaller number N",

@@ -149,9 +149,14 @@ class Launcher:
         return self.host == socket.gethostname()
 
     @property
+    def this_boot(self) -> bool:
+        """Whether it was started since this machine was."""
+        return self.boot == _boot_id()
+
+    @property
     def alive(self) -> bool:
         """Whether it runs. One on another machine counts as alive: this one cannot check it."""
-        return not self.local or (self.boot == _boot_id() and self.ticks == _start_ticks(self.pid))
+        return not self.local or (self.this_boot and self.ticks == _start_ticks(self.pid))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

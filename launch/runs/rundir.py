@@ -3,12 +3,12 @@
 import errno
 import os
 import re
-import stat
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from tfdist.launch.agent_program.folders import make_folder, why_unsafe
 from tfdist.launch.errors import TfdistError
 
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -89,8 +89,8 @@ def create_run_dir(runs_dir: Path, name: str, now: datetime | None = None) -> Ru
     for number in range(1, 1000):
         path = runs_dir / (base if number == 1 else f"{base}-{number}")
         try:
-            runs_dir.mkdir(0o775, parents=True, exist_ok=True)
             check_runs_dir(runs_dir)
+            make_folder(str(runs_dir))
             path.mkdir(0o700)  # logs and commands may hold secrets
             os.close(open_folder(path))
         except FileExistsError:
@@ -109,24 +109,23 @@ def open_folder(path: Path) -> int:
     """A descriptor of a folder of ours. Whoever renames the folder then, or puts a link in its place, changes nothing.
 
     Raises:
-        OSError: it is missing, a link or no folder, or belongs to another user.
+        OSError: it is missing, a link or no folder, or another user could exchange it or what is in it.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if os.fstat(descriptor).st_uid == os.geteuid():
+    ours = os.fstat(descriptor).st_uid == os.geteuid()
+    reason = why_unsafe(str(path)) if ours else "it belongs to another user"
+    if not reason:
         return descriptor
     os.close(descriptor)
-    raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
+    raise PermissionError(errno.EPERM, reason, str(path))
 
 
 def check_runs_dir(runs_dir: Path) -> None:
-    """Refuse a folder in which every user may exchange the folder of a run.
+    """Refuse a folder in which another user may exchange the folder of a run; it may not exist yet.
 
     Raises:
         TfdistError: it is such a folder.
     """
-    mode = runs_dir.stat().st_mode if runs_dir.exists() else 0
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise TfdistError(
-            f"--runs-dir {runs_dir}: every user may rename the runs in it; run 'chmod o-w' or 'chmod +t' on it, or "
-            "choose another one"
-        )
+    reason = why_unsafe(str(runs_dir))
+    if reason:
+        raise TfdistError(f"--runs-dir {runs_dir}: {reason}, or choose another one")

@@ -4,7 +4,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -22,9 +22,11 @@ from tfdist.launch.text import did_you_mean, shortened
 from tfdist.launch.typed_json import Seconds, from_json, with_texts
 
 LAST = "last"
-"""Stands for the newest run."""
+"""Stands for the newest run of this user."""
 _STARTING_S = 60.0
 """A folder without any file counts as a run that starts for this long."""
+_AHEAD_S = 60.0
+"""A start this far in the future is that of another machine's clock."""
 
 
 class RunState(StrEnum):
@@ -164,43 +166,91 @@ def list_runs(runs_dir: Path) -> list[Run]:
     return sorted(map(read_run, folders), key=lambda run: (run.started, run.name), reverse=True)
 
 
-def find_run(text: str, runs_dir: Path, argument: str = "") -> RunDir:
+def is_ours(path: Path) -> bool:
+    """Whether a folder belongs to this user, and a link in its place, too."""
+    with suppress(OSError):
+        return {path.lstat().st_uid, path.stat().st_uid} == {os.geteuid()}
+    return False
+
+
+def find_run(text: str, runs_dir: Path, argument: str = "", *, others: bool = False) -> RunDir:
     """The run that `text` names: `last`, its folder's name or a unique part of it, or a path.
+
+    `last` is the newest run of this user, and names are those of this user's runs: what another user puts beside them
+    changes nothing. A run of another user is named by its path.
 
     Args:
         text: from the user.
         runs_dir: folder of the runs.
         argument: where `text` comes from, for messages; by default the argument RUN.
+        others: a name that is none of this user's runs may be that of another user's, because it is only shown.
 
     Raises:
         TfdistError: there is no such run, or several.
     """
-    no_runs = f"no runs in {runs_dir}: start one with 'tfdist launch', or give --runs-dir or the path of a run"
+    start = "start one with 'tfdist launch', or give --runs-dir or the path of a run"
     if text == LAST:
-        runs = list_runs(runs_dir)
-        if not runs:
-            raise TfdistError(no_runs)
-        return runs[0].run_dir
+        run = _newest(map(RunDir, filter(is_ours, _folders(runs_dir))))
+        if run is None:
+            raise TfdistError(f"no runs {'of yours ' if _folders(runs_dir) else ''}in {runs_dir}: {start}")
+        return run.run_dir
     if "/" in text or not text:
         if text and _is_run(Path(text)):
             return RunDir(Path(text))
         raise TfdistError(f"{argument or f'RUN {text!r}'}: not the folder of a run; 'tfdist runs' lists the runs")
     argument = argument or f"RUN {text}"
-    names = sorted(run.run_dir.path.name for run in list_runs(runs_dir))
-    matches = [name for name in names if name == text] or [name for name in names if name.startswith(text)]
-    matches = matches or [name for name in names if text in name]
+    here, names = Path(text), {path.name: is_ours(path) for path in _folders(runs_dir)}
+    matches = _matches(text, [name for name, ours in names.items() if ours])
+    if not matches and _is_run(here) and is_ours(here):
+        return RunDir(here)
+    strangers = [] if matches else _matches(text, [name for name, ours in names.items() if not ours])
+    if others:
+        matches = matches or strangers
     if len(matches) == 1:
         return RunDir(runs_dir / matches[0])
     if matches:
         raise TfdistError(
             f"{argument}: {len(matches)} runs match, {shortened(reversed(matches))}; give more of the name"
         )
-    if _is_run(Path(text)):
-        return RunDir(Path(text))
+    if _is_run(here) and others:
+        return RunDir(here)
+    paths = [f"{runs_dir}/{name}" for name in strangers] or ([f"./{text}"] if _is_run(here) else [])
+    if paths:
+        raise TfdistError(f"{argument}: not a run of yours; give the path of another user's, {shortened(paths)}")
     if not names:
-        raise TfdistError(no_runs)
-    hint = did_you_mean(text, names) if len(names) <= 4 else "'tfdist runs' lists them"
+        raise TfdistError(f"no runs in {runs_dir}: {start}")
+    hint = did_you_mean(text, sorted(names)) if len(names) <= 4 else "'tfdist runs' lists them"
     raise TfdistError(f"{argument}: no such run in {runs_dir}; {hint}")
+
+
+def _folders(runs_dir: Path) -> list[Path]:
+    with suppress(OSError):
+        return [path for path in runs_dir.iterdir() if _is_run(path)]
+    return []
+
+
+def _matches(text: str, names: Iterable[str]) -> list[str]:
+    """The names that are this text, else those that start with it, else those that contain it; sorted."""
+    names = sorted(names)
+    matches = [name for name in names if name == text] or [name for name in names if name.startswith(text)]
+    return matches or [name for name in names if text in name]
+
+
+def _newest(run_dirs: Iterable[RunDir]) -> Run | None:
+    """The run that was started last; None if there is none.
+
+    A start in the future is wrong: the clock was ahead then, or is behind now. Such a run counts by the clock that runs
+    since boot; if it is of an earlier boot or another machine, as older than all others.
+    """
+    now, booted = time.time(), time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def age(run: Run) -> tuple[bool, float, str]:
+        started = run.started
+        if started > now + _AHEAD_S and run.launcher is not None and run.launcher.this_boot:
+            started = booted + run.launcher.ticks / os.sysconf("SC_CLK_TCK")
+        return started <= now + _AHEAD_S, started, run.name
+
+    return max(map(read_run, run_dirs), key=age, default=None)
 
 
 def _is_run(path: Path) -> bool:

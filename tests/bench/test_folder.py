@@ -1,14 +1,17 @@
 """The folder of a bench belongs to one process at a time."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tfdist.bench.folder import only_writer
+from tests.users import OTHER, US, as_user, make, needs_root, public_folder
+from tfdist.bench.folder import check_new, only_writer
 from tfdist.launch.errors import TfdistError
 
+public = pytest.fixture(public_folder)
 HOLD = """import sys
 from pathlib import Path
 from tfdist.bench.folder import only_writer
@@ -39,3 +42,36 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
         only_writer(tmp_path / "file" / "bench"),
     ):
         pytest.fail("created")
+
+
+@needs_root
+def test_a_folder_that_another_user_can_exchange_is_refused(public: Path) -> None:
+    for folder, why in (
+        (make(public / "open", US, 0o777), "every user may rename what is in"),
+        (make(public / "theirs", OTHER, 0o1777), "belongs to user 1235"),
+    ):
+
+        def refusals(root: Path = folder / "bench") -> list[str]:
+            with pytest.raises(TfdistError) as early:
+                check_new(root, "")
+            with pytest.raises(TfdistError) as late, only_writer(root):
+                pytest.fail("it is used")
+            return [str(early.value), str(late.value)]
+
+        for text in as_user(US, refusals):
+            assert text.startswith(f"--out {folder}/bench: ")
+            assert why in text
+        assert list(folder.iterdir()) == []
+
+
+def test_a_folder_below_a_sticky_one_is_used_whatever_the_umask(public: Path) -> None:
+    sticky = public / "sticky"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    before = os.umask(0)
+    try:
+        with only_writer(sticky / "a" / "bench"):
+            pass
+    finally:
+        os.umask(before)
+    assert [(sticky / name).stat().st_mode & 0o777 for name in ("a", "a/bench")] == [0o775, 0o775]

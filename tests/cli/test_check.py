@@ -13,7 +13,6 @@ from tfdist.cli.command import run
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "train.py").write_text("print('trained')\n")
     return tmp_path
 
@@ -53,6 +52,13 @@ def test_wrong_words_get_a_sentence(words, sentence, folder, capsys):
     assert run(["check", *words]) == 2
     assert sentence in capsys.readouterr().err
     assert list(folder.glob("tfdist-check-*")) == []
+
+
+def test_without_a_safe_folder_for_temporary_files_it_is_refused(folder, monkeypatch, capsys):
+    monkeypatch.setattr("tfdist.launch.agent_program.system.why_unsafe", lambda _: "every user may rename all")
+    assert run(["check", "train.py"]) == 2
+    sentence = "no safe folder for temporary files: every user may rename all, or set TMPDIR to one of your own"
+    assert capsys.readouterr().err.splitlines()[-1] == f"tfdist: {sentence}"
 
 
 @pytest.mark.slow

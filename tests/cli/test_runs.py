@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.users import OTHER, needs_root
 from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.plan import interleave
 from tfdist.bench.suites.suite import parse_suite
@@ -261,3 +262,42 @@ def test_a_run_that_cannot_be_deleted_is_named_and_the_others_are_deleted(monkey
 def test_wrong_options_about_old_runs_are_refused(options, message, capsys):
     assert run(["runs", *options]) == 2
     assert capsys.readouterr().err.startswith(f"tfdist: {message}")
+
+
+@pytest.fixture
+def others_run(tmp_path):
+    """The name of another user's run, which ended well and claims a start in the future, beside one of ours."""
+    keep("20260101T120000Z-a", outcome=outcome("failed", "ours"))
+    name = "20990101T120000Z-b"
+    spec = SavedSpec(TrainingSpec(), checkpointing=Checkpointing(str(tmp_path / "c"))).to_json()
+    keep(name, outcome=outcome("ok", exit_code=0), spec=spec)
+    os.chown(Path("runs", name), OTHER, OTHER)
+    return name
+
+
+@needs_root
+def test_last_is_our_own_newest_run(others_run, capsys):
+    assert run(["stop", "last"]) == 0
+    assert capsys.readouterr().out.startswith("20260101T120000Z-a has already ended: failed")
+    assert run(["runs", "last", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reason"] == "ours"
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["stop", "RUN"],
+        ["stacks", "RUN"],
+        ["export", "RUN", "model"],
+        ["launch", "--preset", "smoke", "--resume", "RUN"],
+        ["doctor", "--yes", "--bundle", "RUN"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_acts_on_a_run_takes_that_of_another_user_only_by_its_path(words, others_run, capsys):
+    assert run([others_run if word == "RUN" else word for word in words]) == 2
+    assert f"not a run of yours; give the path of another user's, runs/{others_run}" in capsys.readouterr().err
+    assert run(["logs", others_run]) == 0
+    assert run(["runs", others_run]) == 0
+    assert run(["stop", f"runs/{others_run}"]) == 0

@@ -14,6 +14,7 @@ exec "$@"
 """
 """Runs the agent of h2 with mounts of its own."""
 OTHER_DISK = 'mount -t tmpfs none "{folder}"'
+OPEN = 'mount -t tmpfs -o mode=0777 none "{folder}"'
 READ_ONLY = 'mount --bind "{folder}" "{folder}" && mount -o remount,ro,bind "{folder}"'
 
 
@@ -46,10 +47,28 @@ def test_a_shared_folder_is_used_and_left_empty(tmp_path):
     [
         (OTHER_DISK, "is not that of h1; choose a folder on a disk that all hosts share, with --checkpoint-dir"),
         (READ_ONLY, "cannot be written (Permission denied); choose another one with --checkpoint-dir"),
+        (
+            OPEN,
+            "is not safe: every user may rename what is in {shared}; run 'chmod o-w' or 'chmod +t' on it; or choose "
+            "another one with --checkpoint-dir",
+        ),
     ],
 )
 def test_a_folder_that_one_host_sees_differently_is_refused(mount, why, tmp_path):
     done = launch(tmp_path, mount)
-    assert done.stderr.splitlines()[-1] == f"tfdist: h2: the checkpoint folder {tmp_path}/shared/it's {why}"
+    assert (
+        done.stderr.splitlines()[-1]
+        == f"tfdist: h2: the checkpoint folder {tmp_path}/shared/it's {why.format(shared=tmp_path / 'shared')}"
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert list(Path(tmp_path, "shared", "it's").iterdir()) == []
+
+
+def test_a_host_without_a_safe_folder_for_temporary_files_is_refused(tmp_path):
+    done = launch(tmp_path, "mount -t tmpfs -o mode=0777 none /tmp && export HOME=/none TMPDIR= XDG_RUNTIME_DIR=")
+    assert done.stderr.splitlines()[-1] == (
+        "tfdist: h2: other users could exchange the files that tfdist runs (no safe folder for temporary files: every "
+        "user may rename what is in /tmp; run 'chmod o-w' or 'chmod +t' on it, or set TMPDIR to one of your own); do so "
+        "for the user that connects"
+    )
+    assert done.stdout == ""

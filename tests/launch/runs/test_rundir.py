@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.users import GROUP, LEADER, OTHER, US, as_user, make, needs_root, public_folder
 from tfdist.launch.agents.messages import Output, Started
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.runs.rundir import RunDir, create_run_dir
+from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir, open_folder
 from tfdist.launch.runs.writer import RunWriter
 
+public = pytest.fixture(public_folder)
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=timezone.utc)
 
 
@@ -76,7 +78,7 @@ def test_a_runs_folder_that_every_user_may_write_to_is_refused(tmp_path):
     runs = tmp_path / "runs"
     runs.mkdir()
     runs.chmod(0o777)
-    with pytest.raises(TfdistError, match=r"runs: every user may rename the runs in it; run 'chmod o-w'"):
+    with pytest.raises(TfdistError, match=r"runs: every user may rename what is in .*runs; run 'chmod o-w'"):
         create_run_dir(runs, "x")
     assert list(runs.iterdir()) == []
 
@@ -93,3 +95,37 @@ def test_folders_that_are_no_attempts_are_left_out(tmp_path):
     for name in ("attempt-0/worker-0", "attempt-x/worker-0", "attempt-²/worker-0", f"attempt-{'9' * 200}/worker-0"):
         (tmp_path / name).mkdir(parents=True)
     assert RunDir(tmp_path).attempts() == [(0, "worker-0")]
+
+
+@needs_root
+def test_a_runs_folder_of_another_user_is_refused(public):
+    runs = make(make(public / "theirs", OTHER, 0o1777) / "runs", US, 0o700)
+
+    def refusal():
+        with pytest.raises(TfdistError) as refused:
+            create_run_dir(runs, "x")
+        with pytest.raises(PermissionError):
+            open_folder(runs)
+        return str(refused.value), refused.value.exit_code
+
+    text, code = as_user(US, refusal)
+    assert text.startswith(f"--runs-dir {runs}: {runs.parent} belongs to user 1235, who may rename what is in it; ")
+    assert text.endswith(", or choose another one")
+    assert (code, list(runs.iterdir())) == (2, [])
+
+
+@needs_root
+def test_the_runs_folder_of_a_project_is_used(public):
+    runs = make(public / "project", LEADER, 0o2770, GROUP) / "runs"
+    path = as_user(US, lambda: create_run_dir(runs, "x").path, (GROUP,))
+    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (US, 0o700)
+
+
+def test_parents_are_created_for_us_only_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        create_run_dir(tmp_path / "a" / "runs", "x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o775
+    check_runs_dir(tmp_path / "a" / "runs")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from tests.launch.jobs import python_job, run
+from tests.users import OTHER, needs_root
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.errors import TfdistError
@@ -73,6 +75,83 @@ def test_an_unknown_or_ambiguous_name_is_refused(text, message, runs_dir):
         find_run(text, runs_dir)
     assert str(refused.value).startswith(message)
     assert refused.value.exit_code == 2
+
+
+FUTURE = "20990101T120000Z-mine-3"
+
+
+@pytest.fixture
+def shared(runs_dir):
+    """The folder of the runs, to which another user has added one that claims a start in the future."""
+    planted = runs_dir / FUTURE
+    planted.mkdir()
+    claimed = replace(this_launcher(), started=time.time() + 1e8)
+    save_json(planted / "launcher.json", claimed.to_json())
+    save_json(planted / "outcome.json", {"format": 1, "status": "ok", "exit_code": 0, "reason": "", "wall_s": 2.5})
+    os.chown(planted, OTHER, OTHER)
+    return runs_dir
+
+
+@needs_root
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize(
+    ("text", "left", "name"),
+    [
+        ("last", (EARLY, LATE), LATE),
+        ("mine", (EARLY, LATE), LATE),  # the other one's name has the same part
+        ("20", (EARLY,), EARLY),  # and the same beginning
+    ],
+)
+def test_a_folder_of_another_user_captures_neither_last_nor_a_name(text, left, name, others, shared):
+    for gone in {EARLY, LATE, f"{LATE}-2"} - {*left}:
+        shutil.rmtree(shared / gone)
+    assert find_run(text, shared, others=others).path == shared / name
+
+
+@needs_root
+def test_a_run_of_another_user_is_named_by_its_path_except_to_look_at_it(shared, monkeypatch):
+    for text in ("mine-3", FUTURE, "2099"):
+        with pytest.raises(TfdistError) as refused:
+            find_run(text, shared, "--resume x")
+        sentence = f"--resume x: not a run of yours; give the path of another user's, {shared}/{FUTURE}"
+        assert (str(refused.value), refused.value.exit_code) == (sentence, 2)
+        assert find_run(text, shared, others=True).path == shared / FUTURE
+    assert find_run(f"{shared}/{FUTURE}", shared).path == shared / FUTURE
+    monkeypatch.chdir(shared)
+    with pytest.raises(TfdistError, match=rf"not a run of yours; give the path of another user's, \./{FUTURE}$"):
+        find_run(FUTURE, shared / "none")
+    assert find_run(FUTURE, shared / "none", others=True).path.resolve() == shared / FUTURE
+
+
+@needs_root
+def test_a_link_of_another_user_to_a_run_of_ours_is_not_ours(runs_dir):
+    link = runs_dir / FUTURE
+    link.symlink_to(runs_dir / EARLY)
+    os.chown(link, OTHER, OTHER, follow_symlinks=False)
+    assert find_run("last", runs_dir).path == runs_dir / f"{LATE}-2"
+
+
+@needs_root
+def test_where_all_runs_are_those_of_others_there_is_no_last_one(shared):
+    for name in (EARLY, LATE, f"{LATE}-2"):
+        shutil.rmtree(shared / name)
+    with pytest.raises(TfdistError, match=r"no runs of yours in .*: start one with 'tfdist launch'"):
+        find_run("last", shared, others=True)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "last"),
+    [
+        ({}, EARLY),  # it was started while the clock was ahead, just now
+        ({"boot": "an earlier one"}, LATE),
+        ({"boot": "that of another machine", "host": "h2"}, LATE),
+    ],
+)
+def test_a_run_that_was_started_while_the_clock_was_ahead_is_as_old_as_can_be_known(launcher, last, runs_dir):
+    shutil.rmtree(runs_dir / f"{LATE}-2")
+    ahead = replace(this_launcher(), started=time.time() + 1e8, **launcher)
+    save_json(runs_dir / EARLY / "launcher.json", ahead.to_json())
+    assert find_run("last", runs_dir).path == runs_dir / last
 
 
 def test_without_runs_there_is_no_last_one(tmp_path):
