@@ -112,7 +112,7 @@ class Agent:
 
     def run(self) -> None:
         """Serve until the launcher sends `Finish`, disconnects or times out; then clean up the host."""
-        processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
+        processes.become_subreaper(self.temporary)
         self._watch_signals()
         for stream in (0, 1):
             os.set_blocking(stream, False)
@@ -132,6 +132,11 @@ class Agent:
             self._clean_up()
 
     def _step(self, at_most_s: float = HEARTBEAT_S) -> None:
+        if not processes.is_subreaper():  # no signal tells that orphans or our parent have ended
+            self.finished = self.finished or os.getppid() != self.parent
+            if self.ending:
+                self._reap()
+                at_most_s = min(at_most_s, processes.POLL_S)
         for key, _ in self.selector.select(max(0.0, min(at_most_s, self._due() - time.monotonic()))):
             key.data()
         now = time.monotonic()

@@ -6,6 +6,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from tfdist.launch.agent_program.optional import CLOCK_BOOTTIME, SO_REUSEPORT
+
 COMMAND_TIMEOUT_S = 8.0
 """Time limit of nvidia-smi."""
 ABANDONED: dict[int, Any] = {}
@@ -52,7 +54,7 @@ def reserve(port: int) -> socket.socket:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections in TIME_WAIT
             probe.bind(("", port))
     reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.setsockopt(socket.SOL_SOCKET, SO_REUSEPORT, 1)
     reserved.bind(("", port))
     return reserved
 
@@ -106,7 +108,7 @@ def check_folder(path: str, token: str, action: str) -> str:
     return ""
 
 
-_EPOCH = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+_EPOCH = time.time() - time.clock_gettime(CLOCK_BOOTTIME)
 
 
 def event_time() -> float:
@@ -114,7 +116,7 @@ def event_time() -> float:
 
     NTP may set the system's clock, but events must not change their order.
     """
-    return _EPOCH + time.clock_gettime(time.CLOCK_BOOTTIME)
+    return _EPOCH + time.clock_gettime(CLOCK_BOOTTIME)
 
 
 def first_value(path: str, key: str) -> str:

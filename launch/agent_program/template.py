@@ -4,7 +4,6 @@ Such an agent forks its tasks without executing Python again, so they find Tenso
 task whose environment would have changed the import is executed as usual (`is_imported`).
 """
 
-import ctypes
 import gc
 import json
 import os
@@ -15,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 
+from tfdist.launch.agent_program.optional import memory_at, memory_file, overwrite
 from tfdist.launch.agent_program.system import read_text
 
 AGENT_VARIABLE = "TFDIST_AGENT"
@@ -107,10 +107,10 @@ def _show_as(argv: list[str], agent: str) -> None:
     fields = read_text("/proc/self/stat").rpartition(")")[2].split()
     command, command_end, variables, variables_end = map(int, fields[45:49])
     words = os.fsencode("\0".join(argv))[: command_end - command - 1]
-    ctypes.memmove(command, words.ljust(command_end - command, b"\0"), command_end - command)
-    at = ctypes.string_at(variables, variables_end - variables).find(ANY_AGENT.encode())
+    overwrite(command, words.ljust(command_end - command, b"\0"))
+    at = memory_at(variables, variables_end - variables).find(ANY_AGENT.encode())
     if at >= 0 and len(agent) == len(ANY_AGENT):
-        ctypes.memmove(variables + at, agent.encode(), len(agent))
+        overwrite(variables + at, agent.encode())
 
 
 def main() -> None:
@@ -122,7 +122,7 @@ def main() -> None:
     requests = socket.socket(fileno=os.dup(0))
     module, after = json.loads(requests.recv(MOST_VARIABLES))
     before, _package = dict(os.environ), f"{module.partition('.')[0]}."
-    log, stderr = os.memfd_create("stderr"), os.dup(2)
+    log, stderr = memory_file(), os.dup(2)
     os.dup2(log, 2)
     import_module(module).preload()
     os.dup2(stderr, 2)

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import math
 import os
-import resource
 import select
 import signal
 import threading
@@ -21,6 +20,7 @@ from itertools import count
 from queue import SimpleQueue
 
 from tfdist.launch.agent_program.json_lines import LineReader
+from tfdist.launch.agent_program.optional import limit_open_files
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import AgentLost, Inbox
@@ -41,9 +41,9 @@ def shield(pid: int) -> Limit | None:
     """
     try:
         used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208 - numbers, not paths
-        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        soft, hard = limit_open_files(pid)
         lowest_free = next(number for number in count() if number not in used)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, hard))
+        limit_open_files(pid, (lowest_free, hard))
     except (OSError, ValueError):
         return None
     return soft, hard
@@ -52,7 +52,7 @@ def shield(pid: int) -> Limit | None:
 def unshield(pid: int, limit: Limit) -> None:
     """Let the process open files and connections again, as before `shield`."""
     with contextlib.suppress(OSError, ValueError):
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+        limit_open_files(pid, limit)
 
 
 CLEAN_UP_S = 5.0

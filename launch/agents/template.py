@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from tfdist.launch.agent_program.gpus import with_cusolver
+from tfdist.launch.agent_program.optional import HAS_CTYPES
 from tfdist.launch.agent_program.processes import INHERITED, descriptor_variable
 from tfdist.launch.agent_program.template import AGENT_VARIABLE, ANY_AGENT, read_on_import
 from tfdist.launch.job import Job
@@ -158,6 +159,8 @@ class Templates:
         """The template for the local tasks of a job; None: its tasks are executed."""
         plan = job.plans[0]
         if not plan.program.preload or not plan.host.local or os.environ.get(VARIABLE) == "0":
+            return None
+        if not HAS_CTYPES:  # the guard would not find its tasks, as `_show_as` could not name their agent
             return None
         variables = job.environment(plan)
         key = tuple(sorted(read_on_import(variables).items()))

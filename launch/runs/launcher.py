@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
+from tfdist.launch.agent_program.optional import signal_process
 from tfdist.launch.agent_program.system import process_stat, read_text
 from tfdist.launch.agents.inbox import Inbox, Interrupted, StacksWanted
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -178,16 +179,16 @@ def terminate(run_dir: RunDir, launcher: Launcher) -> None:
         ProcessLookupError: it has ended, or that pid is another process.
         PermissionError: it is not ours.
     """
-    process = os.pidfd_open(launcher.pid)  # from here on, the pid cannot become that of another process unnoticed
-    try:
+
+    def verify() -> None:
         owners = {run_dir.launcher.lstat().st_uid, Path(f"/proc/{launcher.pid}").stat().st_uid}
         if len(owners) > 1 or not launcher.alive:
             raise ProcessLookupError
-        signal.pidfd_send_signal(process, signal.SIGTERM)
+
+    try:
+        signal_process(launcher.pid, signal.SIGTERM, verify)
     except FileNotFoundError:
         raise ProcessLookupError from None
-    finally:
-        os.close(process)
 
 
 def _start_ticks(pid: int) -> int:
