@@ -26,7 +26,7 @@ from tfdist.launch.agent_program.counters import session_cpu_s
 from tfdist.launch.agent_program.description import KernelLog, describe, oom_kills
 from tfdist.launch.agent_program.gpus import fullest_gpu, with_cusolver
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
-from tfdist.launch.agent_program.template import AGENT_VARIABLE
+from tfdist.launch.agent_program.template import AGENT_VARIABLE, runs_module, without_relative_paths
 from tfdist.launch.agent_program.text import MAX_VALUES, end_of_characters, too_many_values, why_refused
 
 HEARTBEAT_S = 2.0
@@ -418,6 +418,8 @@ class Agent:
             if self.package:
                 paths = (self.package, environment.get("PYTHONPATH"))
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+            if runs_module(argv):
+                environment = without_relative_paths(environment)
             environment |= {processes.descriptor_variable(name): str(inner[name]) for name in processes.INHERITED}
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
