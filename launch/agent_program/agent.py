@@ -334,7 +334,8 @@ class Agent:
                 os.set_blocking(descriptor, False)
                 self.task_selector.register(descriptor, selectors.EVENT_READ, (running, stream))
         except (OSError, RuntimeError) as error:  # for example, too many open files or processes
-            self._send("not_started", task=task, attempt=attempt, reason=str(error))
+            fix = "; raise 'ulimit -u' there" if isinstance(error, BlockingIOError) else ""
+            self._send("not_started", task=task, attempt=attempt, reason=f"{error}{fix}")
 
     def _do_inspect(self, request: int, tasks: list[str], gpus: bool, counters: bool) -> None:
         running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}

@@ -29,6 +29,7 @@ from tfdist.launch.agents.template import StartedAgent, Template
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.text import plain
+from tfdist.launch.threads import NO_PROCESSES, start_thread
 
 Limit = tuple[int, int]
 """Soft and hard."""
@@ -114,15 +115,18 @@ class Channel:
             self.process = forked or StartedAgent(agent_argv(host, self.mark))
         except OSError as error:
             program = agent_argv(host)[0]
-            fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
+            fixes = {errno.EMFILE: "raise 'ulimit -n'", errno.EAGAIN: NO_PROCESSES}
+            fix = fixes.get(error.errno or 0, "install it, or specify another program")
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
         self._stderr = self.process.stderr.fileno()
         if forked is None:
             self._unsent.put(agent_source(host))
-        self._reader = threading.Thread(target=self._read, name=f"from {host.name}", daemon=True)
-        self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
-        self._reader.start()
-        self._writer.start()
+        try:
+            self._reader = start_thread(self._read, f"from {host.name}")
+            self._writer = start_thread(self._write, f"to {host.name}")
+        except TfdistError:
+            self.process.signal(signal.SIGKILL)
+            raise
 
     def send(self, message: ToAgent) -> None:
         """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""
@@ -301,8 +305,7 @@ def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[
                 if not channel.host.local:
                     channel.send(Heartbeat(event_time()))
 
-    thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
-    thread.start()
+    thread = start_thread(send_all, "heartbeats")
     try:
         yield
     finally:

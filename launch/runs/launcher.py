@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +18,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.rundir import RunDir, open_folder
+from tfdist.launch.threads import start_thread
 from tfdist.launch.typed_json import Between, Time, from_json, parse_json
 
 ANSWER_S = 5.0
@@ -39,7 +39,7 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
         running: the tasks that run, for status requests.
     """
     with ExitStack() as stack:
-        with suppress(OSError):
+        with suppress(OSError, TfdistError):  # TfdistError: no more threads
             listener = _listener(run_dir, stack)
 
             def answer_all() -> None:
@@ -57,8 +57,7 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
                         if name in ("status", "stop", "stacks"):
                             client.sendall(to_line(list(running())))
 
-            thread = threading.Thread(target=answer_all, name="control", daemon=True)
-            thread.start()
+            thread = start_thread(answer_all, "control")
             stack.callback(thread.join)
             stack.callback(listener.shutdown, socket.SHUT_RDWR)  # ends accept()
         yield
