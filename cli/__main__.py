@@ -34,6 +34,10 @@ def run_command() -> int:
         from tfdist.cli.command import run
 
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent has ignored it, no process can be waited for
+        if os.getpid() == 1:
+            from tfdist.launch.init_process import act_as_init
+
+            act_as_init()
         code: int = run(sys.argv[1:])
         sys.stdout.flush()
     except (KeyboardInterrupt, RuntimeError) as error:
