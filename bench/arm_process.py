@@ -2,7 +2,6 @@
 
 import math
 import os
-import threading
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.threads import NO_PROCESSES, is_limit, start_thread
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.record import Observed, Record, RecordStatus, Window, from_event
 from tfdist.models.run import checked, hardware, ranks_of, run_training
@@ -97,7 +97,7 @@ StartArm = Callable[[ArmStart, Post], ArmProcess]
 def start_arm(start: ArmStart, post: Post) -> ArmProcess:
     """Start the job of an arm in a thread of its own, with agents of its own."""
     arm = _ArmThread(start, post)
-    threading.Thread(target=arm.run, name=f"arm {start.arm}", daemon=True).start()
+    start_thread(arm.run, f"arm {start.arm}")
     return arm
 
 
@@ -127,8 +127,10 @@ class _ArmThread:
             status = RecordStatus.INTERRUPTED if error.exit_code > 128 else RecordStatus.FAILED
             record = self._record(status, str(error), error.exit_code)
         except Exception as error:
-            traceback.print_exc()
-            record = self._record(RecordStatus.FAILED, f"{type(error).__name__}: {error}", ExitCode.FAILED)
+            if not is_limit(error):
+                traceback.print_exc()
+            reason = NO_PROCESSES if is_limit(error) else f"{type(error).__name__}: {error}"
+            record = self._record(RecordStatus.FAILED, reason, ExitCode.FAILED)
         self.post(Ended(self.start.arm, replace(record, incarnation=self.start.incarnation)))
 
     def _train(self) -> Record:

@@ -17,6 +17,7 @@ def main() -> None:
 
 def run_command() -> int:
     """Run the command line; returns the exit code."""
+    _forget_working_folder()
     while (unused := os.open(os.devnull, os.O_RDWR)) < 3:  # a standard stream that was closed before the start
         pass
     os.close(unused)
@@ -33,6 +34,10 @@ def run_command() -> int:
         from tfdist.cli.command import run
 
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent has ignored it, no process can be waited for
+        if os.getpid() == 1:
+            from tfdist.launch.init_process import act_as_init
+
+            act_as_init()
         code: int = run(sys.argv[1:])
         sys.stdout.flush()
     except (KeyboardInterrupt, RuntimeError) as error:
@@ -43,6 +48,17 @@ def run_command() -> int:
         code = FAILED  # stdout is closed or full, so a message cannot be printed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return code
+
+
+def _forget_working_folder() -> None:
+    """Modules in the working folder must not shadow ours: a colon at the end of PYTHONPATH, which is easily left there,
+    lets Python look there."""
+    entries = (os.environ.get("PYTHONPATH") or "/").split(os.pathsep)
+    try:
+        relative = {os.path.abspath(entry) for entry in entries if not entry.startswith("/")}  # noqa: PTH100
+    except OSError:  # the folder was deleted
+        return
+    sys.path[:] = [path for path in sys.path if path not in relative or path in entries]
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command, redact_value, safe_text
 from tfdist.launch.text import check_name, did_you_mean, plain
+from tfdist.launch.threads import NO_PROCESSES, is_limit
 from tfdist.models.spec import INHERITED
 from tfdist.strategies.options import fix_of_choice, option_words, variable_of
 
@@ -344,7 +345,11 @@ def _run(arguments: list[str]) -> int:
         return _fail(str(error), error.exit_code, arguments)
     except UnsafeFolderError as error:
         return _fail(str(error), ExitCode.USAGE, arguments)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
+        if is_limit(error):
+            return _fail(NO_PROCESSES, ExitCode.FAILED, arguments)
+        if isinstance(error, RuntimeError):
+            raise
         return _fail_to_print(error, arguments)
     except typer.TyperException as error:
         return _fail(usage_sentence(error, arguments), ExitCode.USAGE, arguments)

@@ -12,6 +12,7 @@ from tfdist.cli.options import Json
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir, argument
 from tfdist.jobs.checkpoint_source import find_source, listing_of, no_checkpoint
 from tfdist.launch.agent_program.system import temporary_root
+from tfdist.launch.agent_program.template import module_command, without_relative_paths
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
@@ -84,15 +85,11 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
 
 def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> Manifest:
     """Export the first of these checkpoints that can be read, each in a process that imports TensorFlow."""
-    quiet = {
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "PYTHONSAFEPATH": "1",
-        "TMPDIR": temporary_root(),
-    }
+    quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "TMPDIR": temporary_root()}
     for manifest in manifests:
-        command = [sys.executable, "-m", _MODULE, f"{folder}/{manifest.name}", str(Path(target).absolute())]
-        env = {**os.environ, **TrainingSpec.from_json(manifest.spec).to_env(), **quiet}
+        words = module_command(_MODULE, f"{folder}/{manifest.name}", str(Path(target).absolute()))
+        command = [sys.executable, *words]
+        env = {**without_relative_paths(os.environ), **TrainingSpec.from_json(manifest.spec).to_env(), **quiet}
         process = subprocess.run(command, env=env, text=True, errors="replace", stderr=subprocess.PIPE, check=False)
         lines = process.stderr.strip().splitlines()[-_LAST_LINES:]
         if process.returncode == 0:

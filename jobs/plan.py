@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfdist.jobs.checks import check_combinations
+from tfdist.launch.agent_program.template import module_command
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import MissingHardwareError
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
@@ -116,9 +117,9 @@ def plan_collective(spec: CollectiveSpec, machines: Machines, env: Mapping[str, 
 
 
 def _program(package: str, env: Mapping[str, str]) -> Program:
-    """The tasks of a package of models/. PYTHONSAFEPATH: the working directory may contain a random.py."""
-    argv, variables = ("-m", f"tfdist.models.{package}.task"), {**env, "PYTHONSAFEPATH": "1"}
-    return Program(argv, variables, str(Path.cwd()), python=True, preload="tfdist.models.training.task")
+    """The tasks of a package of models/."""
+    argv = module_command(f"tfdist.models.{package}.task")
+    return Program(argv, env, str(Path.cwd()), python=True, preload="tfdist.models.training.task")
 
 
 def _environment(choice: StrategyChoice) -> dict[str, str]:

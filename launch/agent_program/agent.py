@@ -27,7 +27,7 @@ from tfdist.launch.agent_program.description import KernelLog, describe, oom_kil
 from tfdist.launch.agent_program.folders import UnsafeFolderError
 from tfdist.launch.agent_program.gpus import fullest_gpu, with_cusolver
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
-from tfdist.launch.agent_program.template import AGENT_VARIABLE
+from tfdist.launch.agent_program.template import AGENT_VARIABLE, runs_module, without_relative_paths
 from tfdist.launch.agent_program.text import MAX_VALUES, end_of_characters, too_many_values, why_refused
 
 HEARTBEAT_S = 2.0
@@ -114,7 +114,7 @@ class Agent:
 
     def run(self) -> None:
         """Serve until the launcher sends `Finish`, disconnects or times out; then clean up the host."""
-        processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
+        processes.become_subreaper(self.temporary)
         self._watch_signals()
         for stream in (0, 1):
             os.set_blocking(stream, False)
@@ -134,6 +134,11 @@ class Agent:
             self._clean_up()
 
     def _step(self, at_most_s: float = HEARTBEAT_S) -> None:
+        if not processes.is_subreaper():  # no signal tells that orphans or our parent have ended
+            self.finished = self.finished or os.getppid() != self.parent
+            if self.ending:
+                self._reap()
+                at_most_s = min(at_most_s, processes.POLL_S)
         for key, _ in self.selector.select(max(0.0, min(at_most_s, self._due() - time.monotonic()))):
             key.data()
         now = time.monotonic()
@@ -334,7 +339,8 @@ class Agent:
                 os.set_blocking(descriptor, False)
                 self.task_selector.register(descriptor, selectors.EVENT_READ, (running, stream))
         except (OSError, RuntimeError) as error:  # for example, too many open files or processes
-            self._send("not_started", task=task, attempt=attempt, reason=str(error))
+            fix = "; raise 'ulimit -u' there" if isinstance(error, BlockingIOError) else ""
+            self._send("not_started", task=task, attempt=attempt, reason=f"{error}{fix}")
 
     def _do_inspect(self, request: int, tasks: list[str], gpus: bool, counters: bool) -> None:
         running = {task.name: task.pid for task in self.by_pid.values() if task.name in tasks}
@@ -418,6 +424,8 @@ class Agent:
             if self.package:
                 paths = (self.package, environment.get("PYTHONPATH"))
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+            if runs_module(argv):
+                environment = without_relative_paths(environment)
             environment |= {processes.descriptor_variable(name): str(inner[name]) for name in processes.INHERITED}
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from tfdist.launch.agent_program.optional import SO_REUSEPORT
+
 ECHO, COUNT = b"e", b"c"
 CHUNK = 1 << 18
 MAX_THREADS = 64
@@ -96,7 +98,18 @@ def listen(port: int) -> socket.socket:
     """
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
-    return socket.create_server(("", port), family=family, backlog=512, reuse_port=True, dualstack_ipv6=both)
+    server = socket.socket(family)  # socket.create_server may refuse reuse_port
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.setsockopt(socket.SOL_SOCKET, SO_REUSEPORT, 1)
+        if both:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind(("", port))
+        server.listen(512)
+    except OSError:
+        server.close()
+        raise
+    return server
 
 
 def _halves(token: str) -> tuple[bytes, bytes]:

@@ -1,15 +1,15 @@
 """Starts and ends processes, also those that outlive their parents, and an earlier agent. Part of the agent."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import time
 from collections.abc import Iterable
 from typing import NoReturn
 
+from tfdist.launch.agent_program.optional import prctl, run_in_session, schedule_in_batches
 from tfdist.launch.agent_program.system import process_stat, read_text, remove_folder
-from tfdist.launch.agent_program.template import is_imported, run_module
+from tfdist.launch.agent_program.template import AGENT_VARIABLE, is_imported, run_module
 
 POLL_S = 0.05
 
@@ -69,7 +69,8 @@ def descriptor_variable(name: str) -> str:
 
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # man 2 prctl
-LIBC = ctypes.CDLL(None)
+_folder = ""
+"""Value of AGENT_VARIABLE of the tasks, in a process that could not become a subreaper."""
 _GUARD = """exec 3<&0; {
 read -r folder <&3 || exit
 read -r ended <&3 || for pause in 0 0 1 1 1; do
@@ -97,11 +98,10 @@ def run_program(
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if cores:
             os.sched_setaffinity(0, cores)
-        if len(cores) == 1 and os.sched_getscheduler(0) == os.SCHED_OTHER:
-            # A thread that wakes another one continues: else the end of a tf.data iterator may sleep for a minute, as
-            # the thread that it cancels and wakes on the only core runs before the cancellation is set.
-            with contextlib.suppress(OSError):  # a sandbox may refuse it
-                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        if len(cores) == 1:
+            # Else the end of a tf.data iterator may sleep for a minute, as the thread that it cancels and wakes on the
+            # only core runs before the cancellation is set.
+            schedule_in_batches()
         with contextlib.suppress(OSError):
             os.makedirs(env.get("TFDIST_ARM_DIR", cwd), exist_ok=True)
         for target, source in enumerate(
@@ -127,7 +127,8 @@ def fork_reaper(temporary: str) -> int:
 
     If the child fails or is killed, the parent kills all processes that it leaves, daemons included: as a subreaper,
     it becomes their parent. It also deletes the folder `temporary`. If the parent is killed, the child gets SIGTERM.
-    If both are killed, a third process, the guard, kills what has AGENT_VARIABLE in its environment.
+    If both are killed, a third process, the guard, kills what has AGENT_VARIABLE in its environment. By that variable
+    the two find it, too, if they cannot become subreapers: not what a daemon starts with another environment.
 
     Returns:
         what to `dismiss` once nothing is left.
@@ -135,7 +136,7 @@ def fork_reaper(temporary: str) -> int:
     for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     guard = _start_guard(temporary)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    become_subreaper(temporary)
     parent, child = os.getpid(), os.fork()
     if child == 0:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -156,7 +157,8 @@ def fork_reaper(temporary: str) -> int:
         while (left := children()) and time.monotonic() < until:
             kill_groups(left)
             for pid in left:
-                os.waitpid(pid, os.WNOHANG)
+                with contextlib.suppress(ChildProcessError):  # not ours to reap
+                    os.waitpid(pid, os.WNOHANG)
             time.sleep(0.005)
         remove_folder(temporary)
     dismiss(guard)
@@ -166,11 +168,8 @@ def fork_reaper(temporary: str) -> int:
 def _start_guard(temporary: str) -> int:
     """Start the guard; it acts at the end of the returned pipe, which the agent and its parent hold."""
     reader, writer = os.pipe()
-    null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]
-    actions = [(os.POSIX_SPAWN_DUP2, reader, 0), *null]
     with contextlib.suppress(OSError):  # without a shell or another process, the two must do
-        shell = os.posix_spawn("/bin/sh", ["sh", "-c", _GUARD], {"PATH": os.defpath}, file_actions=actions, setsid=True)
-        os.waitpid(shell, 0)  # the guard itself is in the background, and no child of ours
+        run_in_session(["/bin/sh", "-c", _GUARD], {"PATH": os.defpath}, reader)  # the guard itself is no child of ours
         os.write(writer, os.fsencode(f"{temporary}\n"))
     os.close(reader)
     return writer
@@ -182,15 +181,29 @@ def dismiss(guard: int) -> None:
         os.write(guard, b"ended\n")
 
 
-def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process (man 2 prctl)."""
-    LIBC.prctl(option, value, 0, 0, 0)
+def become_subreaper(temporary: str) -> None:
+    """Become the parent of what our children leave. Where that is impossible, `children` finds it by AGENT_VARIABLE."""
+    global _folder
+    _folder = "" if prctl(PR_SET_CHILD_SUBREAPER, 1) else os.path.basename(temporary)
+
+
+def is_subreaper() -> bool:
+    """Whether the kernel makes this process the parent of orphans, and sends it SIGTERM when its own parent ends."""
+    return not _folder
 
 
 def children() -> set[int]:
-    """The pids of our children, also of those that have exited but were not reaped."""
+    """The pids of our children and of what they have left, also of children that have exited but were not reaped."""
     threads = os.listdir("/proc/self/task")  # a child is in the list of the thread that forked it
-    return {int(pid) for thread in threads for pid in read_text(f"/proc/self/task/{thread}/children").split()}
+    found = {int(pid) for thread in threads for pid in read_text(f"/proc/self/task/{thread}/children").split()}
+    return found | (_left_by_tasks(f"{AGENT_VARIABLE}={_folder}") if _folder else set())
+
+
+def _left_by_tasks(variable: str) -> set[int]:
+    """The processes with a variable whose parents do not have it."""
+    pids = map(int, filter(str.isdigit, os.listdir("/proc")))
+    marked = {pid for pid in pids if variable in read_text(f"/proc/{pid}/environ").split("\0")}
+    return {pid for pid in marked if int((process_stat(pid) or ["", "0"])[1]) not in marked}
 
 
 def orphans(group: int | None = None) -> set[int]:
@@ -210,7 +223,8 @@ def terminate(pid: int) -> None:
 def kill_groups(pids: Iterable[int]) -> None:
     """Send SIGKILL to children that were not reaped and to their process groups, but never to our own group."""
     for pid in pids:
-        for kill, number in ((os.killpg, os.getpgid(pid)), (os.kill, pid)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if number != os.getpgrp():
-                    kill(number, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if (group := os.getpgid(pid)) != os.getpgrp():
+                os.killpg(group, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from tfdist.launch.agent_program.folders import UnsafeFolderError, make_folder, why_unsafe
+from tfdist.launch.agent_program.optional import CLOCK_BOOTTIME, SO_REUSEPORT
 
 COMMAND_TIMEOUT_S = 8.0
 """Time limit of nvidia-smi."""
@@ -54,7 +55,7 @@ def reserve(port: int) -> socket.socket:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections in TIME_WAIT
             probe.bind(("", port))
     reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.setsockopt(socket.SOL_SOCKET, SO_REUSEPORT, 1)
     reserved.bind(("", port))
     return reserved
 
@@ -119,7 +120,7 @@ def check_folder(path: str, token: str, action: str, working: str = "") -> str:
     return ""
 
 
-_EPOCH = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+_EPOCH = time.time() - time.clock_gettime(CLOCK_BOOTTIME)
 
 
 def event_time() -> float:
@@ -127,7 +128,7 @@ def event_time() -> float:
 
     NTP may set the system's clock, but events must not change their order.
     """
-    return _EPOCH + time.clock_gettime(time.CLOCK_BOOTTIME)
+    return _EPOCH + time.clock_gettime(CLOCK_BOOTTIME)
 
 
 def first_value(path: str, key: str) -> str:

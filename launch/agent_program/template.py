@@ -4,19 +4,26 @@ Such an agent forks its tasks without executing Python again, so they find Tenso
 task whose environment would have changed the import is executed as usual (`is_imported`).
 """
 
-import ctypes
 import gc
 import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import NoReturn
 
+from tfdist.launch.agent_program.optional import memory_at, memory_file, overwrite
 from tfdist.launch.agent_program.system import read_text
 
+_IMPORT = "import sys; sys.path[:] = filter(None, sys.path); from tfdist.launch.agent_program.template import "
+"""Modules in the working folder must not shadow Python's or ours, as with `-m`; Python 3.10 has no PYTHONSAFEPATH."""
+RUN = f"{_IMPORT}run; run()"
+"""The program of a Python that runs one of our modules, whose name is its first argument."""
+SERVE = f"{_IMPORT}main; main()"
+"""The program of a template."""
 AGENT_VARIABLE = "TFDIST_AGENT"
 """Variable of tasks and of what they start: the name of their agent's temporary folder, which is random."""
 ANY_AGENT = f"tfdist-{'0' * 12}"
@@ -27,7 +34,7 @@ MOST_STDERR = 1 << 15
 """Bytes that are kept of what the import writes to stderr: fewer than a pipe holds."""
 _PER_TASK = frozenset([
     "TF_CONFIG", "TF_GRPC_REUSE_PORT", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS",
-    "GRPC_FAIL_FAST", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TMPDIR", "PYTHONUNBUFFERED", "PYTHONSAFEPATH",
+    "GRPC_FAIL_FAST", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TMPDIR", "PYTHONUNBUFFERED",
 ])  # fmt: skip
 """Variables that TensorFlow reads when it first computes, not on import. OMP_NUM_THREADS is also read by numpy's matrix
 products, of which the training has none: in a forked task they use one thread."""
@@ -40,6 +47,35 @@ _package = ""
 """The prefix of the names of modules that tasks may run without being executed."""
 
 
+def module_command(module: str, *arguments: str) -> tuple[str, ...]:
+    """What a Python gets to run `main` of a module of ours; its environment is to be `without_relative_paths`."""
+    return ("-c", RUN, module, *arguments)
+
+
+def runs_module(argv: Sequence[str]) -> bool:
+    """Whether a command is a Python with a `module_command`."""
+    return tuple(argv[1:3]) == ("-c", RUN)
+
+
+def without_relative_paths(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables, with only the absolute entries of PYTHONPATH: an empty one, as a colon at its end leaves, is the
+    working folder."""
+    entries = environment.get("PYTHONPATH", "").split(os.pathsep)
+    absolute = os.pathsep.join(filter(os.path.isabs, entries))
+    others = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+    return {**others, "PYTHONPATH": absolute} if absolute else others
+
+
+def run() -> NoReturn:
+    """Run `main` of the module that the first argument names; the process ends with it, without Python's clean-up.
+
+    That of TensorFlow takes seconds of every run, and sometimes a minute.
+    """
+    module = import_module(sys.argv[1])
+    sys.argv = [str(module.__file__), *sys.argv[2:]]
+    os._exit(_exit_code(module.main))
+
+
 def read_on_import(environment: Mapping[str, str]) -> dict[str, str]:
     """Those of the variables that may change what an import does: all but some that are known not to."""
     return {
@@ -49,12 +85,12 @@ def read_on_import(environment: Mapping[str, str]) -> dict[str, str]:
 
 def is_imported(argv: list[str], environment: Mapping[str, str]) -> bool:
     """Whether this process has imported what a task with this command and environment would import."""
-    runs_module = len(argv) == 3 and argv[:2] == [sys.executable, "-m"] and argv[2].startswith(_package)
-    return runs_module and read_on_import(environment) == _imported
+    ours = argv[0] == sys.executable and runs_module(argv) and len(argv) == 4 and argv[3].startswith(_package)
+    return ours and read_on_import(environment) == _imported
 
 
 def run_module(argv: list[str], environment: Mapping[str, str], keep: set[int], failure: int) -> None:
-    """Become `python -m MODULE`, in a forked child that is otherwise prepared; the process ends with the module's main.
+    """Become `python -c RUN MODULE`, in a forked child that is otherwise prepared; the process ends with its main.
 
     Args:
         argv: of the task.
@@ -74,7 +110,7 @@ def run_module(argv: list[str], environment: Mapping[str, str], keep: set[int], 
     if "tempfile" in sys.modules:  # the import has asked it for the folder
         sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
     _show_as(argv, environment[AGENT_VARIABLE])
-    module = import_module(argv[2])
+    module = import_module(argv[3])
     sys.argv = [str(module.__file__)]
     os.close(failure)
     os.write(2, _import_stderr)
@@ -107,10 +143,10 @@ def _show_as(argv: list[str], agent: str) -> None:
     fields = read_text("/proc/self/stat").rpartition(")")[2].split()
     command, command_end, variables, variables_end = map(int, fields[45:49])
     words = os.fsencode("\0".join(argv))[: command_end - command - 1]
-    ctypes.memmove(command, words.ljust(command_end - command, b"\0"), command_end - command)
-    at = ctypes.string_at(variables, variables_end - variables).find(ANY_AGENT.encode())
+    overwrite(command, words.ljust(command_end - command, b"\0"))
+    at = memory_at(variables, variables_end - variables).find(ANY_AGENT.encode())
     if at >= 0 and len(agent) == len(ANY_AGENT):
-        ctypes.memmove(variables + at, agent.encode(), len(agent))
+        overwrite(variables + at, agent.encode())
 
 
 def main() -> None:
@@ -122,7 +158,7 @@ def main() -> None:
     requests = socket.socket(fileno=os.dup(0))
     module, after = json.loads(requests.recv(MOST_VARIABLES))
     before, _package = dict(os.environ), f"{module.partition('.')[0]}."
-    log, stderr = os.memfd_create("stderr"), os.dup(2)
+    log, stderr = memory_file(), os.dup(2)
     os.dup2(log, 2)
     import_module(module).preload()
     os.dup2(stderr, 2)

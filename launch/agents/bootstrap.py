@@ -37,9 +37,11 @@ def package_text() -> str:
 
 
 _BOOTSTRAP = (
-    "import io,sys;"
+    "import io,os,sys;"
     'sys.version_info>=(3,10) or sys.exit("Python %d.%d is too old: tfdist needs 3.10"%sys.version_info[:2]);'
-    "sys.path[:]=filter(None,sys.path);"  # modules in the working directory must not shadow Python's
+    # modules in the working folder must not shadow Python's: "" and the entries of PYTHONPATH that are relative to it
+    'p=(os.environ.get("PYTHONPATH")or"/").split(":");r={os.path.abspath(e)for e in p if not e.startswith("/")}-{*p};'
+    "sys.path[:]=[e for e in sys.path if e and e not in r];"
     'f=io.BufferedReader(io.FileIO(0,"rb",False),1);'  # a buffer of one byte leaves the messages unread
     's=f.read(int(f.readline() or sys.exit("the launcher went away")));'
     f'import marshal;m=marshal.loads(s);exec(m["{loader.__name__}"]);start(m)'

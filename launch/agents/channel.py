@@ -10,7 +10,6 @@ import contextlib
 import errno
 import math
 import os
-import resource
 import select
 import signal
 import threading
@@ -21,6 +20,7 @@ from itertools import count
 from queue import SimpleQueue
 
 from tfdist.launch.agent_program.json_lines import LineReader
+from tfdist.launch.agent_program.optional import limit_open_files
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import AgentLost, Inbox
@@ -29,6 +29,7 @@ from tfdist.launch.agents.template import StartedAgent, Template
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.text import plain
+from tfdist.launch.threads import NO_PROCESSES, start_thread
 
 Limit = tuple[int, int]
 """Soft and hard."""
@@ -41,9 +42,9 @@ def shield(pid: int) -> Limit | None:
     """
     try:
         used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208 - numbers, not paths
-        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        soft, hard = limit_open_files(pid)
         lowest_free = next(number for number in count() if number not in used)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, hard))
+        limit_open_files(pid, (lowest_free, hard))
     except (OSError, ValueError):
         return None
     return soft, hard
@@ -52,7 +53,7 @@ def shield(pid: int) -> Limit | None:
 def unshield(pid: int, limit: Limit) -> None:
     """Let the process open files and connections again, as before `shield`."""
     with contextlib.suppress(OSError, ValueError):
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+        limit_open_files(pid, limit)
 
 
 CLEAN_UP_S = 5.0
@@ -114,15 +115,18 @@ class Channel:
             self.process = forked or StartedAgent(agent_argv(host, self.mark))
         except OSError as error:
             program = agent_argv(host)[0]
-            fix = "raise 'ulimit -n'" if error.errno == errno.EMFILE else "install it, or specify another program"
+            fixes = {errno.EMFILE: "raise 'ulimit -n'", errno.EAGAIN: NO_PROCESSES}
+            fix = fixes.get(error.errno or 0, "install it, or specify another program")
             raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
         self._stderr = self.process.stderr.fileno()
         if forked is None:
             self._unsent.put(agent_source(host))
-        self._reader = threading.Thread(target=self._read, name=f"from {host.name}", daemon=True)
-        self._writer = threading.Thread(target=self._write, name=f"to {host.name}", daemon=True)
-        self._reader.start()
-        self._writer.start()
+        try:
+            self._reader = start_thread(self._read, f"from {host.name}")
+            self._writer = start_thread(self._write, f"to {host.name}")
+        except TfdistError:
+            self.process.signal(signal.SIGKILL)
+            raise
 
     def send(self, message: ToAgent) -> None:
         """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""
@@ -301,8 +305,7 @@ def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[
                 if not channel.host.local:
                     channel.send(Heartbeat(event_time()))
 
-    thread = threading.Thread(target=send_all, name="heartbeats", daemon=True)
-    thread.start()
+    thread = start_thread(send_all, "heartbeats")
     try:
         yield
     finally:

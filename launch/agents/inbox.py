@@ -12,7 +12,9 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from tfdist.launch.agents.messages import FromAgent
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.threads import start_thread
 
 
 @dataclass(frozen=True)
@@ -210,8 +212,12 @@ def interruptions(put: Callable[[Interrupted], None]) -> Iterator[None]:
                     put(Interrupted(number))
                 last[number] = now
 
-    thread = threading.Thread(target=put_all, name="signals", daemon=True)
-    thread.start()
+    try:
+        thread = start_thread(put_all, "signals")
+    except TfdistError:
+        os.close(reader)
+        os.close(writer)
+        raise
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     previous = {number: signal.signal(number, lambda *_: None) for number in active}
     try:

@@ -12,17 +12,21 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from tfdist.launch.agent_program.gpus import with_cusolver
+from tfdist.launch.agent_program.optional import HAS_CTYPES
 from tfdist.launch.agent_program.processes import INHERITED, descriptor_variable
-from tfdist.launch.agent_program.template import AGENT_VARIABLE, ANY_AGENT, read_on_import
+from tfdist.launch.agent_program.template import (
+    AGENT_VARIABLE,
+    ANY_AGENT,
+    SERVE,
+    read_on_import,
+    without_relative_paths,
+)
 from tfdist.launch.job import Job
 
 VARIABLE = "TFDIST_TEMPLATE"
 """Its value 0 lets every task be executed."""
-_PROGRAM = (
-    "import sys; sys.path[:] = filter(None, sys.path); from tfdist.launch.agent_program.template import main; main()"
-)
-"""Modules in the working directory must not shadow Python's. Longer than the command of a task, which replaces it in
-/proc."""
+_LABEL = "template for tasks like"
+"""An argument before the module, that makes the command longer than that of a task, which replaces it in /proc."""
 
 
 class ForkedAgent:
@@ -119,14 +123,15 @@ class Template:
             OSError: it cannot be started.
         """
         # with more OMP threads, numpy would start some that a fork does not copy
-        ours = with_cusolver({**os.environ, **variables, AGENT_VARIABLE: ANY_AGENT, "OMP_NUM_THREADS": "1"})
+        ours = {**os.environ, **variables, AGENT_VARIABLE: ANY_AGENT, "OMP_NUM_THREADS": "1"}
+        ours = with_cusolver(without_relative_paths(ours))
         for name in ("TFDIST_TASK", *map(descriptor_variable, INHERITED)):  # it is no task
             ours.pop(name, None)
         after = {name: os.environ.get(name) for name in {*os.environ, *ours} if os.environ.get(name) != ours.get(name)}
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._requests.send(json.dumps([module, after]).encode())
-            command, null = [sys.executable, "-u", "-c", _PROGRAM], subprocess.DEVNULL
+            command, null = [sys.executable, "-u", "-c", SERVE, _LABEL, module], subprocess.DEVNULL
             self._process = subprocess.Popen(
                 command, stdin=theirs.fileno(), stdout=null, stderr=null, env=ours, start_new_session=True
             )
@@ -158,6 +163,8 @@ class Templates:
         """The template for the local tasks of a job; None: its tasks are executed."""
         plan = job.plans[0]
         if not plan.program.preload or not plan.host.local or os.environ.get(VARIABLE) == "0":
+            return None
+        if not HAS_CTYPES:  # the guard would not find its tasks, as `_show_as` could not name their agent
             return None
         variables = job.environment(plan)
         key = tuple(sorted(read_on_import(variables).items()))

@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TextIO
 
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.threads import start_thread
+
 FULL_BYTES = 1 << 20
 """Unwritten bytes of a full stream."""
 STALL_S = 0.1
@@ -19,7 +22,10 @@ CHUNK_BYTES, SMALL_CHUNK_BYTES, SLOW_S = 1 << 16, 1 << 12, 0.1
 
 
 class WriteQueue:
-    """Writes to a file descriptor from its own thread, in order. After an error, all text is discarded."""
+    """Writes to a file descriptor from its own thread, in order. After an error, all text is discarded.
+
+    If there can be no more threads, the caller writes.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.pending = 0
@@ -57,8 +63,10 @@ class WriteQueue:
                 self.pending += len(data)
                 self._changed.notify_all()
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="console", daemon=True)
-                    self._thread.start()
+                    try:
+                        self._thread = start_thread(self._run, "console")
+                    except TfdistError:  # it cannot be printed otherwise
+                        self._write_queued()
 
     def wait(self, since: float, patience_s: float) -> None:
         """Wait until everything is written, or until nothing was written for `patience_s` after `since`."""
@@ -67,13 +75,17 @@ class WriteQueue:
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
 
     def _run(self) -> None:
+        while self.error is None:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue)
+            self._write_queued()
+
+    def _write_queued(self) -> None:
+        with self._changed:
+            data = b"".join(self._queue)
+            self._queue.clear()
         try:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._queue)
-                    data = b"".join(self._queue)
-                    self._queue.clear()
-                self._write(data)
+            self._write(data)
         except OSError as error:
             with self._changed:
                 self.error, self.pending = error, 0

@@ -208,6 +208,11 @@ FAULTS: tuple[_Fault, ...] = (
         "a program cannot be run",
         "name the Python with --python, or python= in the hostfile",
     ),
+    (
+        r"Resource temporarily unavailable|can't start new thread",
+        "no more processes can be started",
+        "raise 'ulimit -u' there, or the limit of processes of the container or job",
+    ),
     (r"too old", "the Python is too old", "name a newer one with --python, or python= in the hostfile"),
 )
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,12 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
+from tfdist.launch.agent_program.optional import signal_process
 from tfdist.launch.agent_program.system import process_stat, read_text
 from tfdist.launch.agents.inbox import Inbox, Interrupted, StacksWanted
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.rundir import RunDir, open_folder
+from tfdist.launch.threads import start_thread
 from tfdist.launch.typed_json import Between, Time, from_json, parse_json
 
 ANSWER_S = 5.0
@@ -38,7 +39,7 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
         running: the tasks that run, for status requests.
     """
     with ExitStack() as stack:
-        with suppress(OSError):
+        with suppress(OSError, TfdistError):  # TfdistError: no more threads
             listener = _listener(run_dir, stack)
 
             def answer_all() -> None:
@@ -56,8 +57,7 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
                         if name in ("status", "stop", "stacks"):
                             client.sendall(to_line(list(running())))
 
-            thread = threading.Thread(target=answer_all, name="control", daemon=True)
-            thread.start()
+            thread = start_thread(answer_all, "control")
             stack.callback(thread.join)
             stack.callback(listener.shutdown, socket.SHUT_RDWR)  # ends accept()
         yield
@@ -183,16 +183,16 @@ def terminate(run_dir: RunDir, launcher: Launcher) -> None:
         ProcessLookupError: it has ended, or that pid is another process.
         PermissionError: it is not ours.
     """
-    process = os.pidfd_open(launcher.pid)  # from here on, the pid cannot become that of another process unnoticed
-    try:
+
+    def verify() -> None:
         owners = {run_dir.launcher.lstat().st_uid, Path(f"/proc/{launcher.pid}").stat().st_uid}
         if len(owners) > 1 or not launcher.alive:
             raise ProcessLookupError
-        signal.pidfd_send_signal(process, signal.SIGTERM)
+
+    try:
+        signal_process(launcher.pid, signal.SIGTERM, verify)
     except FileNotFoundError:
         raise ProcessLookupError from None
-    finally:
-        os.close(process)
 
 
 def _start_ticks(pid: int) -> int:

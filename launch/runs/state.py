@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypedDict
 
+from tfdist.launch.agent_program.optional import CLOCK_BOOTTIME
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import read_json
@@ -242,7 +243,7 @@ def _newest(run_dirs: Iterable[RunDir]) -> Run | None:
     A start in the future is wrong: the clock was ahead then, or is behind now. Such a run counts by the clock that runs
     since boot; if it is of an earlier boot or another machine, as older than all others.
     """
-    now, booted = time.time(), time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    now, booted = time.time(), time.time() - time.clock_gettime(CLOCK_BOOTTIME)
 
     def age(run: Run) -> tuple[bool, float, str]:
         started = run.started

@@ -19,6 +19,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.supervision.restarts import SavedState
 from tfdist.launch.text import shortened
+from tfdist.launch.threads import start_thread
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Rejoin:
         self._nowhere.close()
         self._changed = threading.Condition()
         self._hurried = self._closed = False
-        self._thread = threading.Thread(target=self._run, name="rejoin", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def lose(self, host: Host) -> None:
         """Remove a host from the fleet, as its agent is lost; connect it again when it answers."""
@@ -140,8 +141,8 @@ class Rejoin:
 
     def start(self) -> None:
         """Start the thread, unless it runs."""
-        if not self._thread.ident:
-            self._thread.start()
+        if self._thread is None:
+            self._thread = start_thread(self._run, "rejoin")
 
     def close(self) -> None:
         """End the thread and its agents."""
@@ -149,7 +150,7 @@ class Rejoin:
             self._closed = True
             self._inbox.put(None, Interrupted(signal.SIGTERM))
             self._changed.notify()
-        if self._thread.ident:
+        if self._thread is not None:
             self._thread.join(CLEAN_UP_S)
         close_all(list(self.channels.values()), self._fleet.policy)
 
@@ -159,6 +160,12 @@ class Rejoin:
         return not channel.lost and silent_s < self._fleet.policy.silence_s
 
     def _run(self) -> None:
+        try:
+            self._connect_missing()
+        except TfdistError as error:  # no thread for the heartbeats
+            self._fleet.inbox.put(None, Note("tfdist", str(error)))
+
+    def _connect_missing(self) -> None:
         with heartbeats(self.channels, self._fleet.policy.heartbeat_s):
             while True:
                 with self._changed:

@@ -1,4 +1,4 @@
-"""`python -m tfdist.models.collectives.task`: measures the operations of TFDIST_COLLECTIVE_SPEC, a turn at a time."""
+"""Measures the operations of TFDIST_COLLECTIVE_SPEC, a turn at a time."""
 
 from dataclasses import asdict
 
@@ -56,7 +56,3 @@ def _measure(spec: CollectiveSpec, task: Task) -> None:
         events.emit("turn", windows=[], observed={"collectives": measured})
     report()
     leave(ExitCode.SUCCESS)
-
-
-if __name__ == "__main__":
-    leave(main())

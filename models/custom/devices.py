@@ -1,11 +1,11 @@
 """The strategy of a custom program: its devices, and the steps that it schedules. Imports no TensorFlow by itself."""
 
-import ctypes
 import gc
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tfdist.launch.agent_program.optional import never_free
 from tfdist.launch.errors import TfdistError
 from tfdist.models.custom.part import job_part
 from tfdist.strategies import current
@@ -69,7 +69,7 @@ def keep_iterators() -> None:
     kinds = {tf.data.Iterator, tf.distribute.DistributedIterator}
     for each in gc.get_objects():
         if kinds.intersection(type(each).__mro__):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+            never_free(each)
 
 
 def find_coordinator(given: Any = None) -> Any:

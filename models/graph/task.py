@@ -1,8 +1,8 @@
-"""`python -m tfdist.models.graph.task`: as `models.training.task`, for trainings in graph mode (tf.compat.v1)."""
+"""As `models.training.task`, for trainings in graph mode (tf.compat.v1)."""
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.task import leave, run, run_training
+from tfdist.models.training.task import run, run_training
 
 
 def main() -> int:
@@ -18,7 +18,3 @@ def _train(spec: TrainingSpec, cluster: Cluster, task: Task, phases: dict[str, f
     if task.role == "worker":
         work(spec, cluster, task)
     train(lambda: chief.connect(spec, cluster, task), chief.prepare, phases)
-
-
-if __name__ == "__main__":
-    leave(main())

@@ -1,4 +1,4 @@
-"""`python -m tfdist.models.training.export PREFIX TARGET`: the model of a checkpoint as a SavedModel or a .keras file.
+"""The model of a checkpoint as a SavedModel or a .keras file.
 
 PREFIX is the checkpoint's path without the ending; the training's spec is in TFDIST_SPEC. The model computes in
 float32, whatever the precision of the training. A .keras file is one of Keras 3, also if tf_keras trained it.
@@ -14,7 +14,7 @@ from uuid import uuid4
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.checkpoints import UNREADABLE
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.task import leave, run
+from tfdist.models.training.task import run
 from tfdist.strategies.options import Keras, Precision
 
 if TYPE_CHECKING:
@@ -86,8 +86,6 @@ def _save_folder(model: "tf.keras.Model", path: str) -> None:
     archive.write_out(path)
 
 
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.stderr.write("usage: python -m tfdist.models.training.export PREFIX TARGET\n")
-        leave(ExitCode.USAGE)
-    leave(run(lambda: export(*sys.argv[1:])))
+def main() -> int:
+    """Export what the arguments name, PREFIX and TARGET; returns as `run`."""
+    return run(lambda: export(*sys.argv[1:]))

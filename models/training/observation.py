@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 import tfdist
+from tfdist.launch.agent_program.optional import scheduling
 from tfdist.launch.agent_program.system import read_text
 from tfdist.models.training.readings import open_gpus
 from tfdist.models.training.windows import WindowLog
@@ -109,13 +110,13 @@ def process(keras: Keras, devices: Sequence[str] = ()) -> dict[str, Any]:
         keras: see `software`.
         devices: see `peak_gpu_memory`.
     """
-    usage, policies = resource.getrusage(resource.RUSAGE_SELF), {os.SCHED_OTHER: "normal", os.SCHED_BATCH: "batch"}
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "host": platform.node(),
         "peak_memory_bytes": usage.ru_maxrss * 1024,
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "affinity": tuple(sorted(os.sched_getaffinity(0))),
-        "scheduling": policies.get(os.sched_getscheduler(0), "other"),
+        "scheduling": scheduling(),
         "software": software(keras),
         "environment": environment(os.environ),
         "gpu_peak_bytes": peak_gpu_memory(devices),

@@ -1,6 +1,5 @@
 """The steps of a training and its windows: those of its spec, or turns that the launcher releases. No TensorFlow."""
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tfdist.launch import events
+from tfdist.launch.agent_program.optional import trim_heap
 from tfdist.models.record import Window
 from tfdist.models.spec import TrainingSpec, calls, whole_calls
 from tfdist.models.training.windows import WindowLog, step_s
@@ -243,7 +243,7 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
 
 def _parked(step_s: float) -> events.Turn | None:
     """Wait for a turn, without the memory that glibc keeps for later allocations: the other arms may need it."""
-    ctypes.CDLL(None).malloc_trim(0)
+    trim_heap()
     return events.wait_at_barrier(step_s=step_s)
 
 

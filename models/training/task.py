@@ -1,4 +1,4 @@
-"""`python -m tfdist.models.training.task`: runs the task described by TFDIST_SPEC and TF_CONFIG, emits its record."""
+"""Runs the task described by TFDIST_SPEC and TF_CONFIG, emits its record."""
 
 import gc
 import os
@@ -127,7 +127,3 @@ def leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-if __name__ == "__main__":
-    leave(main())

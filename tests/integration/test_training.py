@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tfdist.launch.agent_program.template import module_command
 from tfdist.launch.agents.template import VARIABLE
 from tfdist.models.record import RankRecord
 from tfdist.models.spec import Optimizer
@@ -113,7 +114,7 @@ def refused(**values) -> tuple[str, float]:
     """The message of a manually started task with this spec, and the seconds until it exits."""
     spec = replace(TINY, **values)
     started = time.monotonic()
-    command = [sys.executable, "-m", "tfdist.models.training.task"]
+    command = [sys.executable, *module_command("tfdist.models.training.task")]
     done = subprocess.run(command, env={**os.environ, **spec.to_env()}, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     (message,) = [line for line in done.stderr.splitlines() if line.startswith("tfdist: ")]
@@ -137,7 +138,7 @@ def test_a_missing_tpu_is_refused_with_one_message():
 
 
 def test_a_spec_of_another_format_is_refused():
-    command = [sys.executable, "-m", "tfdist.models.training.task"]
+    command = [sys.executable, *module_command("tfdist.models.training.task")]
     env = {**os.environ, "TFDIST_SPEC": json.dumps({"format": 99})}
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert (done.returncode, "format 99" in done.stderr, "Traceback" in done.stderr) == (2, True, False)

@@ -4,6 +4,7 @@ import pytest
 
 from tfdist.jobs.plan import plan_training, shape_of
 from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.launch.agent_program.template import module_command
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.strategies.catalog import Exchange
@@ -70,7 +71,7 @@ def test_tasks_have_the_roles_of_parameter_server_and_run_the_graphs():
     job = plan_training(spec, local_machines(CPU))
     assert job.leading == ("chief-0",)
     assert job.serving == ("worker-0", "worker-1", "worker-2", "ps-0")
-    assert {plan.program.argv[1:] for plan in job.plans} == {("-m", "tfdist.models.graph.task")}
+    assert {plan.program.argv[1:] for plan in job.plans} == {module_command("tfdist.models.graph.task")}
     assert {plan.program.env["GRPC_FAIL_FAST"] for plan in job.plans} == {"use_caller"}
     roles = shape_of(spec).roles
     assert roles["worker"].restarts == ()

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+from tfdist.launch.agent_program.template import module_command
 from tfdist.launch.agents.inbox import Message, OnMessage
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
@@ -41,7 +42,7 @@ def python_job(code: str, counts: dict[str, int], *, cluster: bool = True) -> Jo
     if FORKED in os.environ:
         module = "tests.launch.forked_program"
         env = {"TFDIST_TEST_CODE": code, "PYTHONPATH": str(Path(__file__).parents[2])}
-        program = Program(("-m", module), env, "/", python=True, preload=module)
+        program = Program(module_command(module), env, "/", python=True, preload=module)
     return plan_job(Shape(roles(**counts), has_cluster=cluster), program, local_machines())
 
 

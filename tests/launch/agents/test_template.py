@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.launch.jobs import FORKED, python_job, run
+from tfdist.launch.agent_program.template import module_command
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.messages import Exited, Output, Start
 from tfdist.launch.agents.template import VARIABLE, Templates
@@ -42,7 +43,7 @@ def test_tasks_are_forked_with_their_own_environment_and_show_their_own_command(
         "print('tfdist.launch.agent_program.template' in sys.modules)\n"
         "import tempfile; print(tempfile.gettempdir() == os.environ['TMPDIR'])\n"
         "print(os.environ['TFDIST_TASK'], os.environ['TFDIST_AGENT'] == os.path.basename(os.environ['TMPDIR']))\n"
-        "print(read('cmdline')[1:3], 'TFDIST_AGENT=' + os.environ['TFDIST_AGENT'] in read('environ'))\n"
+        "print(read('cmdline')[1:4], 'TFDIST_AGENT=' + os.environ['TFDIST_AGENT'] in read('environ'))\n"
         "print(os.getpid() == os.getsid(0) == os.getpgrp(), threading.active_count(), os.environ['OMP_NUM_THREADS'])\n"
         "print(sorted(os.listdir('/proc/self/fd'), key=int)[:3], len(os.listdir('/proc/self/fd')))\n"
         "print(signal.getsignal(signal.SIGINT).__name__, signal.getsignal(signal.SIGCHLD), signal.pthread_sigmask(0, ()))\n"
@@ -53,7 +54,7 @@ def test_tasks_are_forked_with_their_own_environment_and_show_their_own_command(
         "True",
         "True",
         "worker-1 True",
-        "['-m', 'tests.launch.forked_program'] True",
+        f"{list(module_command('tests.launch.forked_program'))} True",
         "True 1 3",
         "['0', '1', '2'] 7",  # the three pipes of a task, and the listing
         "default_int_handler 0 set()",

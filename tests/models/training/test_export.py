@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tfdist.launch.agent_program.template import module_command
 from tfdist.models.checkpoints import UNREADABLE
 from tfdist.models.spec import Architecture, TrainingSpec
 from tfdist.strategies.options import Keras, Precision
@@ -38,7 +39,7 @@ tf.debugging.assert_near(tf.nn.softmax(served["logits"]), served["probabilities"
 loaded = keras.saving.load_model(sys.argv[2])(images)  # Keras 3, whatever Keras saved the checkpoint
 sys.stdout.write(str([served["logits"].numpy().tolist(), loaded.numpy().tolist()]))
 """
-EXPORT = ("-m", "tfdist.models.training.export")
+EXPORT = module_command("tfdist.models.training.export")
 
 
 def python(spec, *arguments):
