@@ -67,10 +67,11 @@ def save_json(path: Path, data: Any) -> None:
     replace_file(path, f"{dumps(data, indent=1)}\n".encode())
 
 
-def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
+def replace_file(path: Path, data: bytes, mode: int = 0o666, *, sync: bool = True) -> None:
     """Write `data` to a new file beside `path`, then move it there: readers never see half a file, nor after a crash.
 
-    The file gets the permissions in `mode` that the umask allows. A link at `path` is replaced, not followed.
+    The file gets the permissions in `mode` that the umask allows. A link at `path` is replaced, not followed. Without
+    `sync` a crash of the machine may lose it: that is for a file that is written every few seconds.
 
     Raises:
         OSError: that failed; an earlier file is unchanged.
@@ -82,7 +83,8 @@ def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(descriptor)
+            if sync:
+                os.fsync(descriptor)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
