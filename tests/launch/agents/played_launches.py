@@ -38,6 +38,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
+from tfdist.launch.runs import follow
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision import metrics
 from tfdist.launch.supervision.run_tasks import launch
@@ -206,6 +207,7 @@ def peak_kib() -> int:
 if __name__ == "__main__":
     os.environ["TERM"] = "xterm"
     run_launch.INSPECT_S = metrics.INSPECT_S = 0.05
+    follow.LAUNCHER_S = 0.0  # the launcher is this process, which does not exit
     for line in sys.stdin:
         with tempfile.TemporaryDirectory() as name:
             print(json.dumps(result_of(line.rstrip("\n"), Path(name))), flush=True)
