@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -145,11 +146,19 @@ class _ArmThread:
         ):
             self.turn = TurnState(job, fleet)
             outcome, record = run_training(
-                job, start.spec, writer, start.policy, self._listen, fleet=fleet, arm=start.arm, paced=True
+                job, start.spec, writer, start.policy, {"arm": self._listen}, fleet=fleet, arm=start.arm, paced=True
             )
         return _with_command(replace(record, reason=HINT.join((record.reason, *outcome.hints))), start)
 
     def _listen(self, message: Message) -> None:
+        try:
+            self._follow(message)
+        except TfdistError:
+            raise
+        except Exception as error:  # no turn would end any more, and the bench would wait for one
+            raise TfdistError(f"{type(error).__name__}: {error}", ExitCode.FAILED) from error
+
+    def _follow(self, message: Message) -> None:
         parked = self.turn.update(message)
         if parked is not None:
             self.starting = False
@@ -214,8 +223,13 @@ class TurnState:
     windows: dict[str, tuple[Window, ...]] = field(default_factory=dict)
     observed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     before: dict[str, Inspected] = field(default_factory=dict)
-    """The reading of each host just before the turn, by its first task."""
+    """The reading of each host just before the turn, by host."""
     after: dict[str, Inspected] = field(default_factory=dict)
+
+    @cached_property
+    def hosts(self) -> dict[str, str]:
+        """The host of each task."""
+        return {plan.task.name: plan.host.name for plan in self.job.plans}
 
     def update(self, message: Message) -> _Figures | None:
         """The figures of a turn that has ended with this message; None if none has."""
@@ -244,9 +258,9 @@ class TurnState:
                 self.waiting, self.windows, self.observed = {}, {}, {}
             case Inspected(states=states) if states:
                 parked = set(self.waiting) >= set(self.job.leading)
-                (self.after if parked else self.before)[min(states)] = message
+                (self.after if parked else self.before)[self.hosts[min(states)]] = message
                 if parked and len(self.after) == len(self.job.hosts):
-                    readings = tuple(HostReading(self.before.get(first), after) for first, after in self.after.items())
+                    readings = tuple(HostReading(self.before.get(host), after) for host, after in self.after.items())
                     step_s = max(self.waiting.values())
                     self.waiting, self.after = {}, {}  # a later reading ends no turn
                     return step_s, self.windows, readings

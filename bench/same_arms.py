@@ -4,6 +4,7 @@ Each bench with such a pair adds a line to same_arms.csv in $XDG_STATE_HOME/tfdi
 """
 
 import csv
+import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from tfdist.bench.statistics import FLOOR, Comparison
 from tfdist.launch.agent_program.system import first_value
+from tfdist.launch.json_files import open_append, read_bytes
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.text import counted
 
@@ -87,11 +89,13 @@ def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
     try:
         if known:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8", errors="backslashreplace", newline="") as stream:
-                writer = csv.writer(stream)
-                if not stream.tell():
+            text = io.StringIO(newline="")
+            with open_append(path) as file:
+                writer = csv.writer(text)
+                if not file.seek(0, os.SEEK_END):
                     writer.writerow(_COLUMNS)
                 writer.writerows((machine, root.resolve(), *pair) for pair in known)
+                file.write(text.getvalue().encode(errors="backslashreplace"))
     except OSError as error:
         return f"the ratio of equal arms is not added to {path}: {error.strerror}"
     return ""
@@ -100,8 +104,8 @@ def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
 def _measured_pairs(machine: str) -> Iterator[tuple[float, float]]:
     """Ratio and error of each pair of this machine."""
     try:
-        with history_file().open(encoding="utf-8", newline="") as stream:
-            lines = list(csv.DictReader(stream))
+        text = read_bytes(history_file()).decode()
+        lines = list(csv.DictReader(io.StringIO(text, newline="")))
     except (OSError, ValueError, csv.Error):
         return
     whole = [line for line in lines if line.keys() == {*_COLUMNS} and None not in line.values()]

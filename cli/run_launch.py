@@ -291,12 +291,8 @@ def _run(
             with published(metrics, planned.job, writer, lambda text: console.handle(Note("tfdist", text))) as publish:
                 if planned.rendezvous is not None:  # other launchers start the other tasks
                     meet(planned.rendezvous, policy.start_timeout_s, lambda text: console.handle(Note("tfdist", text)))
-
-                def handle(message: Message) -> None:
-                    console.handle(message)
-                    publish(message)
-
-                result = _run_kept(planned, writer, policy, handle, fleet, hosts)
+                listeners = {"console": console.handle, "metrics": publish}
+                result = _run_kept(planned, writer, policy, listeners, fleet, hosts)
         except TfdistError as error:
             status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
             ending = {"status": str(status), "exit_code": error.exit_code, "reason": safe_text(str(error))}
@@ -311,7 +307,7 @@ def _run_kept(
     planned: PlannedLaunch,
     writer: RunWriter,
     policy: Policy,
-    handle: OnMessage,
+    listeners: Mapping[str, OnMessage],
     fleet: Fleet | None,
     hosts: ElasticHosts | None,
 ) -> tuple[Outcome, Record | None]:
@@ -321,15 +317,14 @@ def _run_kept(
         facts, said = StrategyFacts(), set[str]()
 
         def note(message: Message) -> None:
-            handle(message)
             facts.note(message)
             if isinstance(message, Event) and message.event.get("event") == "strategy" and message.event.get("trains"):
                 state, sentence = facts.judge(spec, job)
                 if state is StrategyCheck.REFUTED and not said:
                     said.add(sentence)
-                    handle(Note("tfdist", f"warning: {sentence}"))
+                    listeners["console"](Note("tfdist", f"warning: {sentence}"))
 
-        outcome = run_job(job, writer, policy, note, fleet=fleet, hosts=hosts)
+        outcome = run_job(job, writer, policy, {**listeners, "strategy check": note}, fleet=fleet, hosts=hosts)
         if hosts is not None:
             job, spec = hosts.planned
         if outcome.status is Status.OK and any(exit.cpu_s > IMPORT_CPU_S for exit in outcome.exits.values()):
@@ -337,7 +332,7 @@ def _run_kept(
             writer.save_outcome(outcome.to_json())
         return outcome, None
     arm = str(spec.strategy)
-    outcome, record = run_training(job, spec, writer, policy, handle, fleet=fleet, hosts=hosts, arm=arm)
+    outcome, record = run_training(job, spec, writer, policy, listeners, fleet=fleet, hosts=hosts, arm=arm)
     writer.save_text(writer.run_dir.records, dumps(record.to_json()) + "\n")
     if outcome.status is Status.OK and record.status is not RecordStatus.OK:
         failed = replace(outcome, status=Status.FAILED, exit_code=record.exit_code, reason=record.reason)

@@ -168,7 +168,7 @@ def lines_of(case: Case, seconds: float) -> tuple[list[tuple[float, str]], float
                 os.kill(os.getpid(), 15)  # as a user would end it
 
     with tempfile.TemporaryDirectory() as folder, RunWriter(create_run_dir(Path(folder), "slow")) as writer, planted:
-        launch(job, writer, Policy(), note)
+        launch(job, writer, Policy(), {"note": note})
     return [(at, text) for at, text in lines if "holds the others up" in text or "is last in" in text], most
 
 

@@ -34,11 +34,7 @@ def open_regular(path: Path | str, *, folder: int | None = None, follow: bool = 
         OSError: it cannot be opened, or is no regular file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return os.fdopen(descriptor, "rb")
+    return _regular(os.open(path, flags, dir_fd=folder), path, "rb")
 
 
 def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
@@ -67,10 +63,11 @@ def save_json(path: Path, data: Any) -> None:
     replace_file(path, f"{dumps(data, indent=1)}\n".encode())
 
 
-def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
+def replace_file(path: Path, data: bytes, mode: int = 0o666, *, sync: bool = True) -> None:
     """Write `data` to a new file beside `path`, then move it there: readers never see half a file, nor after a crash.
 
-    The file gets the permissions in `mode` that the umask allows. A link at `path` is replaced, not followed.
+    The file gets the permissions in `mode` that the umask allows. A link at `path` is replaced, not followed. Without
+    `sync` a crash of the machine may lose it: that is for a file that is written every few seconds.
 
     Raises:
         OSError: that failed; an earlier file is unchanged.
@@ -82,16 +79,51 @@ def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(descriptor)
+            if sync:
+                os.fsync(descriptor)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
 
+def open_append(path: Path) -> BinaryIO:
+    """Open a file for reading and for writing at its end, or create it. Never waits: a FIFO would.
+
+    Raises:
+        OSError: it cannot be opened, is a link, or no regular file: anybody may have put that there.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return _regular(os.open(path, flags, 0o666), path, "ab+")
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Write `data` in place of the content of a file that cannot be replaced, as one that is mounted into a container.
+
+    Raises:
+        OSError: it cannot be opened, is a link, or no regular file.
+    """
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with _regular(os.open(path, flags), path, "wb") as file:
+        file.truncate(0)
+        file.write(data)
+
+
+def _regular(descriptor: int, path: Path | str, mode: str) -> BinaryIO:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    file: Any = os.fdopen(descriptor, mode)
+    return file  # type: ignore[no-any-return]
+
+
 def append_line(path: Path, text: str) -> None:
-    """Append `text` as a line. A line before it that was cut off (killed, disk full) keeps a line of its own."""
-    with path.open("ab+") as file:
-        if file.tell():
+    """Append `text` as a line. A line before it that was cut off (killed, disk full) keeps a line of its own.
+
+    Raises:
+        OSError: as for `open_append`.
+    """
+    with open_append(path) as file:
+        if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             text = text if file.read(1) == b"\n" else f"\n{text}"
         file.write(f"{text}\n".encode())

@@ -78,7 +78,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with each of its texts changed, the names of fields too.
+    """A JSON value, or one with tuples, with each of its texts changed, the names of fields too.
 
     Raises:
         RecursionError: nested more deeply than Python's stack is high; `from_json` refuses it.
@@ -86,7 +86,7 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list | tuple):
-        return [with_texts(item, change) for item in value]
+        return type(value)(with_texts(item, change) for item in value)
     if isinstance(value, dict):
         return {change(name): with_texts(item, change) for name, item in value.items()}
     return value

@@ -20,6 +20,8 @@ from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.rejoin import HostChoice
 from tfdist.launch.supervision.run_tasks import launch
+from tfdist.launch.text import replace_surrogates
+from tfdist.launch.typed_json import with_texts
 from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, from_event
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.strategy_check import StrategyFacts
@@ -46,7 +48,7 @@ def run_training(
     spec: StrategyChoice,
     writer: RunWriter,
     policy: Policy,
-    on_message: OnMessage,
+    listeners: Mapping[str, OnMessage],
     *,
     fleet: Fleet | None = None,
     arm: str,
@@ -63,12 +65,12 @@ def run_training(
     evaluations: list[Evaluation] = []
     facts = StrategyFacts()
 
-    def note(message: Message) -> None:
-        facts.note(message)
-        evaluations.extend(evaluations_in(message))
-        on_message(message)
-
-    outcome = launch(job, writer, policy, note, fleet=fleet, needs_tensorflow=trains, paced=paced, hosts=hosts)
+    listeners = {
+        "strategy check": facts.note,
+        "evaluations": lambda message: evaluations.extend(evaluations_in(message)),
+        **listeners,
+    }
+    outcome = launch(job, writer, policy, listeners, fleet=fleet, needs_tensorflow=trains, paced=paced, hosts=hosts)
     if hosts is not None:
         job, spec = hosts.planned
     record = record_of(outcome, spec, job.leading, arm=arm, started=started, with_windows=not paced)
@@ -128,6 +130,7 @@ def hardware(description: Mapping[str, Any]) -> dict[str, Any]:
     """A host's description for records: what stays the same from run to run, and may be published."""
     # an agent lists the least used cores first
     public = {key: value for key, value in description.items() if key not in _PRIVATE}
+    public = with_texts(public, replace_surrogates)
     return {**public, "cores": sorted(public["cores"])} if "cores" in public else public
 
 

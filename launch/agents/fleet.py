@@ -11,7 +11,17 @@ from typing import Any
 
 from tfdist.launch.agents.channel import CLEAN_UP_S, Channel, SilenceDetector
 from tfdist.launch.agents.inbox import AgentLost, Arrival, Inbox, Interrupted, Message
-from tfdist.launch.agents.messages import AnyRequest, Dial, DialResult, Reply, Reserve, Reserved, Terminated
+from tfdist.launch.agents.messages import (
+    AnyRequest,
+    Dial,
+    DialResult,
+    DumpStacks,
+    Inspect,
+    Reply,
+    Reserve,
+    Reserved,
+    Terminated,
+)
 from tfdist.launch.agents.template import Template
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -26,23 +36,30 @@ class Requests:
     """Open requests. Their numbers are unique per job, so an answer that comes too late is never taken for another."""
 
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
-    _open: dict[int, tuple[Host, OnReply]] = field(default_factory=dict)
+    _open: dict[int, tuple[Host, AnyRequest, OnReply]] = field(default_factory=dict)
 
     def send(self, channel: Channel, request: AnyRequest, on_reply: OnReply) -> None:
         """Send a request; `on_reply` is called with its answer, if one comes."""
         number = next(self._numbers)
-        self._open[number] = channel.host, on_reply
+        self._open[number] = channel.host, request, on_reply
         channel.send(replace(request, request=number))
 
     def expects(self, host: Host | None, reply: Reply) -> bool:
         """Whether it answers an open request to this host."""
         return reply.request in self._open and self._open[reply.request][0] == host
 
-    def take(self, host: Host | None, message: Message) -> None:
-        """Pass an answer to the request that it belongs to; do nothing with any other message."""
+    def take(self, host: Host | None, message: Message) -> Message:
+        """Pass an answer to the request that it belongs to, without what it says of tasks that were not asked about.
+
+        Returns:
+            the answer as it was passed; any other message as it is.
+        """
         if isinstance(message, Reply) and self.expects(host, message):
-            _, on_reply = self._open.pop(message.request)
-            on_reply(message)
+            _, request, on_reply = self._open.pop(message.request)
+            answer = message.about(request.tasks if isinstance(request, Inspect | DumpStacks) else ())
+            on_reply(answer)
+            return answer  # type: ignore[return-value]
+        return message
 
     def forget(self, host: Host) -> None:
         """Expect no more answers from a host that is lost."""

@@ -7,14 +7,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from tfdist.launch.agents.messages import FromAgent
+from tfdist.launch.agents.messages import FromAgent, Output
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.text import replace_surrogates
 from tfdist.launch.threads import start_thread
+from tfdist.launch.typed_json import with_texts
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,17 @@ Content = FromAgent | AgentLost | HostReady | Interrupted | NextTurn | Note | St
 Message = Content | Restarting | Stopped
 OnMessage = Callable[[Message], None]
 """Called with every message of a running job. The loop waits for it, so it must return quickly."""
+
+
+def readable(message: Message) -> Message:
+    """The message with U+FFFD in place of lone surrogates, which no file, page or terminal can take.
+
+    `Output` stays as it is: in it they stand for the bytes that the logs keep.
+    """
+    if isinstance(message, Output):
+        return message
+    values = {each.name: with_texts(getattr(message, each.name), replace_surrogates) for each in fields(message)}
+    return replace(message, **values)
 
 
 UNREAD_BYTES = 32 << 20

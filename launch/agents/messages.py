@@ -6,8 +6,8 @@ earlier attempt still sends after a restart must not be taken for the present on
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_args
 
 from tfdist.launch.agent_program.json_lines import to_line
@@ -41,7 +41,16 @@ class Reply:
     """The answer to a `Request`."""
 
     reply_to: ClassVar[type[Request]]
+    by_task: ClassVar[tuple[str, ...]] = ()
+    """Fields with a value for each task. A host may speak of those only that it was asked about: see `about`."""
     request: Count = field(default=0, kw_only=True)
+
+    def about(self, tasks: Collection[str]) -> "Reply":
+        """The reply without what it says of other tasks than these."""
+        known: dict[str, Any] = {
+            name: {task: value for task, value in getattr(self, name).items() if task in tasks} for name in self.by_task
+        }
+        return replace(self, **known)
 
 
 @dataclass(frozen=True)
@@ -328,6 +337,7 @@ class Inspected(Reply):
     """The processes of tasks that run, from /proc, by task."""
 
     reply_to = Inspect
+    by_task = ("states", "waits", "cpu_s", "resident_bytes", "counters")
     states: Mapping[str, Text]
     """The state as in /proc/PID/stat: `R`, `S`, `T` (stopped by a signal), `D` (uninterruptible sleep), ..."""
     waits: Mapping[str, Text]
@@ -349,6 +359,7 @@ class StacksDumped(Reply):
     """How the stacks of each task were found: `faulthandler`, `py-spy` or `/proc`; a reason if they were not."""
 
     reply_to = DumpStacks
+    by_task = ("methods",)
     methods: Mapping[str, Text]
 
 

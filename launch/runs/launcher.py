@@ -14,15 +14,15 @@ from tfdist.launch.agent_program.json_lines import LineReader, to_line
 from tfdist.launch.agent_program.optional import signal_process
 from tfdist.launch.agent_program.system import process_stat, read_text
 from tfdist.launch.agents.inbox import Inbox, Interrupted, StacksWanted
+from tfdist.launch.connections import answered
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.rundir import RunDir, open_folder
-from tfdist.launch.threads import start_thread
 from tfdist.launch.typed_json import Between, Time, from_json, parse_json
 
 ANSWER_S = 5.0
-"""Time for a request to arrive once a client has connected, and for its answer."""
+"""Time for a request to arrive once a client has connected, and for its answer; `connections.SECONDS` for both."""
 STOPPED_BY = "tfdist stop"
 """The command in the outcome of a run that a request has stopped."""
 _LONGEST = 1 << 16
@@ -39,27 +39,18 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
         running: the tasks that run, for status requests.
     """
     with ExitStack() as stack:
+
+        def answer(client: socket.socket) -> None:
+            name = from_json(parse_json(_line(client)), dict[str, Any]).get("request")
+            if name == "stop":
+                inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
+            if name == "stacks":
+                inbox.put(None, StacksWanted())
+            if name in ("status", "stop", "stacks"):
+                client.sendall(to_line(list(running())))
+
         with suppress(OSError, TfdistError):  # TfdistError: no more threads
-            listener = _listener(run_dir, stack)
-
-            def answer_all() -> None:
-                while True:
-                    try:
-                        client, _ = listener.accept()
-                    except OSError:
-                        return
-                    with client, suppress(OSError, ValueError):
-                        name = from_json(parse_json(_line(client)), dict[str, Any]).get("request")
-                        if name == "stop":
-                            inbox.put(None, Interrupted(signal.SIGTERM, STOPPED_BY))
-                        if name == "stacks":
-                            inbox.put(None, StacksWanted())
-                        if name in ("status", "stop", "stacks"):
-                            client.sendall(to_line(list(running())))
-
-            thread = start_thread(answer_all, "control")
-            stack.callback(thread.join)
-            stack.callback(listener.shutdown, socket.SHUT_RDWR)  # ends accept()
+            stack.enter_context(answered(_listener(run_dir, stack), answer, "control"))
         yield
 
 

@@ -93,6 +93,8 @@ class RunWriter:
         self._limit = limit
         self._logs: dict[Path, _Log] = {}
         self._descriptor: int | None = None
+        self._spare: int | None = None
+        """A descriptor for the outcome, if all others are in use then."""
         self._warned = False
 
     def __enter__(self) -> "RunWriter":
@@ -104,12 +106,14 @@ class RunWriter:
         self._open()
         with suppress(OSError):  # without the reserve, the outcome may still find space
             replace_file(self._here(self.run_dir.reserved), bytes(RESERVED_BYTES), 0o600)
+        self._reserve_descriptor()
         return self
 
     def __exit__(self, *_: object) -> None:
         for log in self._logs.values():
             log.close()
         self._free_reserve()
+        self._free_descriptor()
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -132,9 +136,11 @@ class RunWriter:
         self.save_text(path, dumps(data, indent=1) + "\n")
 
     def save_outcome(self, data: Any) -> None:
-        """Write outcome.json, in the space that was reserved for it."""
+        """Write outcome.json, in the space and with the descriptor that were reserved for it."""
         self._free_reserve()
+        self._free_descriptor()
         self.save(self.run_dir.outcome, data)
+        self._reserve_descriptor()  # it may change
 
     def save_text(self, path: Path, text: str) -> None:
         """Write a text file."""
@@ -161,6 +167,15 @@ class RunWriter:
         if self._descriptor is not None:  # else the name would be a file of the current folder
             with suppress(OSError):
                 os.unlink(self.run_dir.reserved.name, dir_fd=self._descriptor)
+
+    def _reserve_descriptor(self) -> None:
+        with suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _free_descriptor(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
 
     def write(self, message: Message) -> None:
         """Append one message to its log; what comes every few seconds from each host is skipped."""

@@ -4,25 +4,34 @@ The library prometheus_client writes the format (https://prometheus.io/docs/inst
 and units are as https://prometheus.io/docs/practices/naming/ asks for.
 """
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.inbox import Message, Note, OnMessage, Restarting
 from tfdist.launch.agents.messages import Event, Exited, Inspected
+from tfdist.launch.connections import MOST, answered
 from tfdist.launch.console.job_state import JobState, state_of
 from tfdist.launch.diagnosis.straggler import gpus_of
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Job
+from tfdist.launch.json_files import replace_file
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.watches import NO_STEP
+from tfdist.launch.text import replace_surrogates
 
 INSPECT_S = 5.0
 """Seconds between two requests for CPU time and memory, and between two files."""
+MOST_INDEX = 80
+"""Characters of a GPU's index."""
 LOOPBACK = "127.0.0.1"
 TASK = ("job", "task", "host")
 """Labels of a task's samples."""
@@ -84,27 +93,32 @@ def published(options: MetricsOptions, job: Job, writer: RunWriter, note: Callab
         yield lambda _: None
         return
     library, metrics = _library(), JobMetrics(writer.run_dir.path.name, state_of(job), writer.log_bytes)
+    exposition = import_module("prometheus_client.exposition")
     registry = library.CollectorRegistry()
     registry.register(metrics)
     with ExitStack() as stack:
         if options.address is not None:
             host, port = options.address
             try:
-                server, thread = library.start_http_server(port, host, registry)
+                family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+                listener = socket.create_server(address[:2], family=family, backlog=MOST)
             except (OSError, UnicodeError) as error:  # UnicodeError: not a valid DNS name
                 reason = getattr(error, "strerror", "not a valid name")
                 raise TfdistError(f"--metrics {host}:{port}: {reason}; choose another address") from None
-            stack.callback(thread.join)
-            stack.callback(server.server_close)
-            stack.callback(server.shutdown)
-            note(f"metrics: http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics")
+
+            def answer(client: socket.socket) -> None:
+                _Scrape(client, lambda accepted: _page(exposition, registry, accepted))
+
+            stack.enter_context(answered(listener, answer, "metrics"))
+            port = listener.getsockname()[1]
+            note(f"metrics: http://{f'[{host}]' if ':' in host else host}:{port}/metrics")
         written_at, failed = 0.0, False
 
         def write() -> None:
             nonlocal written_at, failed
             written_at = time.monotonic()
             try:
-                library.write_to_textfile(str(options.file), registry)
+                replace_file(Path(str(options.file)), exposition.generate_latest(registry), 0o644, sync=False)
             except OSError as error:
                 if not failed:
                     note(f"cannot write {options.file} ({error.strerror}); the job continues")
@@ -120,6 +134,34 @@ def published(options: MetricsOptions, job: Job, writer: RunWriter, note: Callab
         yield handle
 
 
+Page = tuple[str, bytes]
+"""Content type and body."""
+
+
+def _page(exposition: Any, registry: Any, accepted: str) -> Page:
+    encode, content_type = exposition.choose_encoder(accepted)
+    return content_type, encode(registry)
+
+
+class _Scrape(BaseHTTPRequestHandler):
+    """Answers one request with the figures, whatever its path."""
+
+    def __init__(self, client: socket.socket, page: Callable[[str], Page]) -> None:
+        self._page = page
+        super().__init__(client, "", None)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        content_type, body = self._page(self.headers.get("Accept", ""))
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing: the console is that of the job."""
+
+
 class JobMetrics:
     """Collects what the messages of a job say; prometheus_client calls `collect` from a thread of its own."""
 
@@ -131,7 +173,8 @@ class JobMetrics:
         self._stepped_at: dict[str, float] = {}
         self._cpu_s: dict[str, float] = {}
         self._resident_bytes: dict[str, float] = {}
-        self._gpus: dict[str, list[Mapping[str, Any]]] = {}
+        self._gpus: dict[str, dict[str, dict[str, float]]] = {}
+        """The readings in the last step of each task, by index of the GPU."""
 
     def handle(self, message: Message) -> None:
         """Take note of a message."""
@@ -141,7 +184,7 @@ class JobMetrics:
             match message:
                 case Event(task, event={"event": "step"} as event):
                     self._stepped_at[task] = now
-                    self._gpus[task] = gpus_of(event)
+                    self._gpus[task] = _readings(event)
                 case Inspected():
                     self._cpu_s.update(message.cpu_s)
                     self._resident_bytes.update(message.resident_bytes)
@@ -162,7 +205,7 @@ class JobMetrics:
                 make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
                 family: Any = make(f"tfdist_{name}", text, labels=labels)
                 for values, value in samples:
-                    family.add_metric(values, float(value))
+                    family.add_metric([replace_surrogates(text) for text in values], float(value))
                 yield family
 
     def _families(self) -> Iterator[tuple[str, str, str, tuple[str, ...], Sequence[Sample]]]:
@@ -175,9 +218,9 @@ class JobMetrics:
         for name, (kind, text, found) in self._by_task().items():
             known = [(tasks[task], value) for task, value in found.items() if value is not None and task in tasks]
             yield kind, name, text, TASK, known
-        read = [((*tasks[task], str(gpu.get("index", ""))), gpu) for task in tasks for gpu in self._gpus.get(task, ())]
+        read = [((*tasks[task], index), gpu) for task in tasks for index, gpu in self._gpus.get(task, {}).items()]
         for name, (key, unit, text) in _GPU.items():
-            of_gpus = [(labels, gpu[key] * unit) for labels, gpu in read if isinstance(gpu.get(key), int | float)]
+            of_gpus = [(labels, gpu[key] * unit) for labels, gpu in read if key in gpu]
             yield "gauge", f"gpu_{name}", text, (*TASK, "gpu"), of_gpus
 
     def _by_task(self) -> dict[str, tuple[str, str, Mapping[str, float | None]]]:
@@ -209,3 +252,15 @@ _GPU = {
     "sm_clock_hertz": ("sm_clock_mhz", 1e6, "Clock of the GPU's multiprocessors."),
 }
 """Key in a task's reading, its unit, and description, by name of the family."""
+MOST_GPUS = 64
+"""GPUs of a task that are published: an event may hold anything."""
+
+
+def _readings(event: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The figures of each GPU in a `step` event, by its index. One index is one GPU: samples must differ."""
+    readings = {}
+    for gpu in gpus_of(event)[:MOST_GPUS]:
+        index, figures = gpu.get("index"), {key: gpu.get(key) for key, _, _ in _GPU.values()}
+        label = str(index)[:MOST_INDEX] if isinstance(index, int | str) else ""
+        readings[label] = {key: float(value) for key, value in figures.items() if isinstance(value, int | float)}
+    return readings

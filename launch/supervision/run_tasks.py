@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +10,7 @@ from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import AgentLost, HostReady, Interrupted, Message, Note, OnMessage, Restarting
+from tfdist.launch.agents.inbox import AgentLost, HostReady, Interrupted, Note, OnMessage, Restarting
 from tfdist.launch.agents.messages import Finish, Heartbeat
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.diagnose import diagnose
@@ -22,6 +23,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.launcher import serve
 from tfdist.launch.runs.writer import RunWriter, save_plan
+from tfdist.launch.supervision.listeners import Listeners
 from tfdist.launch.supervision.rejoin import HostChoice, NextPlan, Rejoin, SameHosts
 from tfdist.launch.supervision.restarts import AttemptLog, Restart, announcement, decide, with_earlier_checkpoint
 from tfdist.launch.supervision.supervise import Supervisor, supervise
@@ -30,13 +32,14 @@ from tfdist.launch.text import shortened
 
 LOGS_PER_TASK = 3
 """Open files of a task: the logs of its stdout and stderr, and its stacks."""
+NOBODY: Mapping[str, OnMessage] = {}
 
 
 def launch(
     job: Job,
     writer: RunWriter,
     policy: Policy | None = None,
-    on_message: OnMessage = lambda _: None,
+    listeners: Mapping[str, OnMessage] = NOBODY,
     *,
     fleet: Fleet | None = None,
     needs_tensorflow: bool = False,
@@ -49,7 +52,7 @@ def launch(
         job: from `plan_job`.
         writer: keeps logs, events and outcome in the run's folder.
         policy: timeouts.
-        on_message: called with every message.
+        listeners: called with every message; the names are for the line about one that fails.
         fleet: the agents of the job's hosts, if they are connected already.
         needs_tensorflow: refuse hosts without TensorFlow.
         paced: open the barrier only for each `NextTurn` in the inbox of `fleet`; `policy.timeout_s` limits each turn.
@@ -65,7 +68,7 @@ def launch(
             template = stack.enter_context(closing(Templates())).of(job) if len(job.plans) > 1 else None
             fleet = stack.enter_context(connect(job.hosts, policy, template=template))
         rejoin = Rejoin(fleet, hosts.wanted)
-        run = _Run(fleet, writer, policy, on_message, needs_tensorflow, paced, hosts, rejoin)
+        run = _Run(fleet, writer, policy, Listeners(listeners, writer.write), needs_tensorflow, paced, hosts, rejoin)
         job = run.prepare(job)
         started = time.monotonic()
         timeout_at = None if policy.timeout_s is None else started + policy.timeout_s
@@ -94,7 +97,7 @@ class _Run:
     fleet: Fleet
     writer: RunWriter
     policy: Policy
-    on_message: OnMessage
+    listeners: Listeners
     needs_tensorflow: bool
     paced: bool
     hosts: HostChoice
@@ -119,7 +122,7 @@ class _Run:
         planned = {plan.task: plan.program.cwd for plan in job.plans}
         job, notes = preflight(job.sharing(os.environ), self.fleet, self.needs_tensorflow)
         for note in notes:
-            self.on_message(note)
+            self.listeners(note)
         if not self.needs_tensorflow:
             files, variable = self.writer.run_dir.files.absolute(), "TFDIST_ARM_DIR"
             plans = []
@@ -163,27 +166,23 @@ class _Run:
         reason = announcement(outcome, restart, job, self.policy, number, self.log.saved.step)
         lines = "; ".join(filter(None, (reason, note)))
         hosts = tuple(plan.host.name for plan in job.plans)
-        self.announce(Restarting(number, tasks, True, lines, restart.delay_s, event_time(), hosts))
-
-    def announce(self, message: Message) -> None:
-        """Keep and show a message of the launcher."""
-        self.writer.write(message)
-        self.on_message(message)
+        self.listeners.announce(Restarting(number, tasks, True, lines, restart.delay_s, event_time(), hosts))
 
     def _attempt(self, job: Job, timeout_at: float | None, delay_s: float = 0.0, note: str = "") -> Outcome:
         """Start all tasks in `delay_s` seconds and supervise them to their end."""
+        listeners = self.listeners
         channels = {plan.task.name: self.fleet.channels[plan.host] for plan in job.plans}
         if self.policy.saves_on_signal and self.policy.kill_wait_s:
             for channel in channels.values():
                 channel.shield(True)
-        tasks = TaskGroup(job, channels, self.policy, self.fleet.requests, self.announce)
+        tasks = TaskGroup(job, channels, self.policy, self.fleet.requests, listeners.announce, listeners.isolate)
         tasks.attempts = dict.fromkeys(channels, self.log.open(channels, event_time(), note))
         earlier = self.supervisor
         self.supervisor = Supervisor(tasks, self.fleet.inbox, self.log, self.paced)
         if earlier is not None:
             self.supervisor.stragglers.follow(earlier.stragglers)
         self.supervisor.start(time.monotonic(), delay_s, timeout_at)
-        supervise(self.supervisor, self.writer, self.on_message)
+        supervise(self.supervisor, self.writer, listeners)
         for lost in tasks.history.select(AgentLost):
             for host in [host for host in self.fleet.channels if host.name == lost.host]:
                 self.fleet.lose(host, lost.reason)
@@ -244,7 +243,7 @@ class _Run:
                     if not waits:
                         seconds = max(0.0, deadline - time.monotonic())
                         missing = shortened(host.name for host in self.rejoin.wanted if host not in self.fleet.hellos)
-                        self.announce(Note("tfdist", f"{error}; waiting {seconds:.0f} s for {missing}"))
+                        self.listeners.announce(Note("tfdist", f"{error}; waiting {seconds:.0f} s for {missing}"))
                         self.rejoin.hurry(True)
                     waits = True
                     if not self._wait(deadline):
@@ -259,12 +258,12 @@ class _Run:
             arrival = self.fleet.receive(min(deadline, now + self.policy.heartbeat_s))
             self.fleet.lose_silent()
             if arrival is None:
-                self.announce(Heartbeat(event_time()))  # a display counts its seconds on
+                self.listeners.announce(Heartbeat(event_time()))  # a display counts its seconds on
             elif isinstance(arrival.message, HostReady):
                 self._update_hosts()
                 return True
             elif isinstance(arrival.message, Note):  # why a host is not connected
-                self.announce(arrival.message)
+                self.listeners.announce(arrival.message)
         return False
 
     def _leave_out(self, error: TfdistError) -> None:
@@ -276,7 +275,7 @@ class _Run:
         hosts = list(self.fleet.lost) or self._new
         if not hosts or error.exit_code > SIGNALS:
             raise error
-        self.announce(Note("tfdist", f"{error}; continuing without {shortened(host.name for host in hosts)}"))
+        self.listeners.announce(Note("tfdist", f"{error}; continuing without {shortened(host.name for host in hosts)}"))
         for host in hosts:
             self.rejoin.lose(host)
         self._new = [host for host in self._new if host not in hosts]

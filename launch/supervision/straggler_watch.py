@@ -11,6 +11,8 @@ from tfdist.launch.console.job_state import state_of
 from tfdist.launch.diagnosis.straggler import Straggler, StragglerReport, cause, gpus_of, rates_between, report_of
 from tfdist.launch.supervision.task_group import TaskGroup
 
+NAME = "straggler watch"
+"""In the line about its failure."""
 JUDGE_S = 2.5
 """Seconds between two looks at the steps; while a worker is slow, its host counts what may slow it down as often."""
 EVIDENCE_S = 5.0
@@ -57,6 +59,9 @@ class StragglerWatch:
 
     def note(self, message: Message, now: float) -> None:
         """Take note of a message about a present attempt."""
+        self.tasks.isolate(NAME, lambda: self._note(message, now))
+
+    def _note(self, message: Message, now: float) -> None:
         match message:
             case Started() | Listening():  # again: a worker that starts makes no updates, and is not slow
                 self.steps = state_of(self.tasks.job).steps
@@ -69,13 +74,16 @@ class StragglerWatch:
         if self.tasks.stopped:
             return
         self.tasks.deadlines[self._judge] = now + JUDGE_S
+        self.tasks.isolate(NAME, lambda: self._look(now))
+
+    def _look(self, now: float) -> None:
         known = self.steps.known(now)
         slow = self.steps.slow(self._reported[0]) if known else None
         if slow is None or slow.task != self._suspect:
             self._suspect, self._suspected_at = "" if slow is None else slow.task, now
             self._before, self._rates = {}, {}
         if slow is not None:
-            self.tasks.count(self._keep)
+            self.tasks.count(lambda reply: self.tasks.isolate(NAME, lambda: self._keep(reply)))
             self._name(slow, now)
         elif known and self._reported[0] and now - self.printed_at >= LINE_S:
             self.tasks.note(f"{self._reported[0]} no longer holds the others up")

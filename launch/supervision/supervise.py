@@ -22,6 +22,7 @@ from tfdist.launch.agents.inbox import (
     OnMessage,
     Restarting,
     StacksWanted,
+    readable,
 )
 from tfdist.launch.diagnosis.diagnose import diagnose, first_failure, shows_cause
 from tfdist.launch.diagnosis.evidence import killed_from_outside
@@ -351,7 +352,7 @@ def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) 
                 refused.add((arrival.host, type(arrival.message)))
                 writer.refuse(arrival)
             continue
-        writer.write(arrival.message)
-        supervisor.tasks.requests.take(arrival.host, arrival.message)
-        supervisor.handle(arrival.message, arrival.at)
-        on_message(arrival.message)
+        message = supervisor.tasks.requests.take(arrival.host, readable(arrival.message))
+        writer.write(message)
+        supervisor.handle(message, arrival.at)
+        on_message(message)

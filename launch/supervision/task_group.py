@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import Channel
@@ -49,6 +48,8 @@ class TaskGroup:
     requests: Requests = field(default_factory=Requests)
     announce: OnMessage = lambda _: None
     """Called with the launcher's own messages."""
+    isolate: Callable[[str, Callable[[], None]], None] = lambda _, act: act()
+    """Calls what only watches the job, named by the text, so that its failure is no end: `Listeners.isolate`."""
     history: History = field(default_factory=History)
     deadlines: Deadlines = field(default_factory=Deadlines)
     attempts: dict[str, int] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class TaskGroup:
     def inspect(self, gpus: bool = False) -> None:
         """Ask for the states of the running processes; the answers go into the history."""
         for channel, tasks in self._by_channel(self.running).items():
-            self.requests.send(channel, Inspect(tasks, gpus), partial(self._keep_states, tasks))
+            self.requests.send(channel, Inspect(tasks, gpus), self._keep_states)
 
     def count(self, on_reply: OnReply) -> None:
         """Ask for what may slow each running task down. `on_reply` gets each host's answer."""
@@ -128,12 +129,11 @@ class TaskGroup:
         """The tasks on the host of that name."""
         return {task for task, channel in self.channels.items() if channel.host.name == host}
 
-    def _keep_states(self, tasks: Collection[str], reply: Reply) -> None:
+    def _keep_states(self, reply: Reply) -> None:
         if isinstance(reply, Inspected):
             for task, state in reply.states.items():
-                if task in tasks:  # else it is of another host
-                    seen = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0), event_time())
-                    self.history.states[task] = seen
+                seen = ProcessState(state, reply.waits.get(task, ""), reply.cpu_s.get(task, 0.0), event_time())
+                self.history.states[task] = seen
 
     def _by_channel(self, tasks: Collection[str]) -> dict[Channel, tuple[str, ...]]:
         by_channel: dict[Channel, tuple[str, ...]] = {}

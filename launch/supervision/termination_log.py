@@ -4,6 +4,7 @@
 (https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure).
 """
 
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import typer
 
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import overwrite, replace_file
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import duration
 
@@ -30,6 +32,8 @@ def refusals_logged() -> Iterator[None]:
 VARIABLE = "TFDIST_TERMINATION_LOG"
 """Names another file; it is written outside of Kubernetes, too."""
 DEFAULT = Path("/dev/termination-log")
+_NOT_REPLACED = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
+"""Of a file that is mounted, or whose folder may not be written to."""
 LIMIT = 4096
 """Bytes that Kubernetes keeps."""
 
@@ -46,9 +50,21 @@ def write(text: str) -> None:
     path = find(os.environ)
     try:
         if path is not None:
-            path.write_bytes(_encoded(text))
+            _replace(path, _encoded(text))
     except OSError as error:
         typer.echo(f"warning: {path}: {error.strerror}: cannot write how the job ended", err=True)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace the content of a file. That of Kubernetes is mounted into the container, so it is written in place."""
+    try:
+        if path != DEFAULT:
+            replace_file(path, data)
+            return
+    except OSError as error:
+        if error.errno not in _NOT_REPLACED or not path.is_file():
+            raise
+    overwrite(path, data)
 
 
 def short_form(outcome: Outcome, exit_code: int, reason: str) -> str:

@@ -11,11 +11,13 @@ from tfdist.launch.agents.messages import Event, Inspected
 from tfdist.launch.errors import TfdistError
 
 WINDOW = {"steps": 3, "examples": 24, "elapsed_s": 0.3, "loss": None, "usage": None}
+WORKERS = ("worker-0", "worker-1")
 READING = Inspected({"worker-0": "S", "worker-1": "S"}, {})
 
 
 def state() -> TurnState:
-    job = SimpleNamespace(leading=("worker-0", "worker-1"), hosts=("h1",))
+    plans = [SimpleNamespace(task=SimpleNamespace(name=name), host=SimpleNamespace(name="h1")) for name in WORKERS]
+    job = SimpleNamespace(leading=WORKERS, hosts=("h1",), plans=plans)
     return TurnState(job, SimpleNamespace())  # type: ignore[arg-type]
 
 

@@ -103,6 +103,15 @@ def test_a_history_that_cannot_be_written_is_a_warning(state: Path) -> None:
     assert "is not added to" in remember([pair(1.0)], "this", Path("/results/0"))
 
 
+def test_a_link_in_place_of_the_history_is_a_warning(state: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    history_file().parent.mkdir(parents=True, exist_ok=True)
+    history_file().symlink_to(victim)
+    assert "is not added to" in remember([pair(1.0)], "this", Path("/results/0"))
+    assert victim.read_text() == "mine"
+
+
 WORDS = st.text(st.characters(exclude_categories=["Cs", "Nd"]))  # without digits, of which a ratio could be made
 
 

@@ -93,7 +93,7 @@ def run(
     job = plan_training(spec, local_machines(), env=saving.to_env())
     policy = Policy(timeout_s=300.0, max_restarts=restarts)
     with RunWriter(create_run_dir(folder, "training")) as writer:
-        result.outcome, result.record = run_training(job, spec, writer, policy, on_message, arm="test")
+        result.outcome, result.record = run_training(job, spec, writer, policy, {"test": on_message}, arm="test")
     return result
 
 

@@ -35,7 +35,7 @@ def test_the_last_evaluation_is_the_accuracy_that_the_training_measures(spec, tm
     checkpointing = Checkpointing(str(tmp_path / "checkpoints"), every_steps=spec.steps // 3)
     job = plan_training(spec, local_machines(), env=checkpointing.to_env(), evaluator=True)
     with RunWriter(create_run_dir(tmp_path, "run")) as writer:
-        outcome, record = run_training(job, spec, writer, Policy(timeout_s=500.0), lambda _: None, arm="test")
+        outcome, record = run_training(job, spec, writer, Policy(timeout_s=500.0), {}, arm="test")
     assert outcome.exits["evaluator-0"].code == 0, outcome.reason
     assert [each.step for each in record.evaluations] == [spec.steps // 3 * n for n in (1, 2, 3)]
     accuracy = record.ranks[0].accuracy

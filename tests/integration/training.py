@@ -60,7 +60,7 @@ def attempt(
     run_dir = create_run_dir(folder, "training")
     policy = Policy(timeout_s=timeout_s)
     with RunWriter(run_dir) as writer:
-        _, record = run_training(job, spec, writer, policy, lambda _: None, arm="test")
+        _, record = run_training(job, spec, writer, policy, {}, arm="test")
     return record
 
 

@@ -43,7 +43,7 @@ def events_of(folder, turns, environment):
             if message.event["event"] == "barrier" and sum(e["event"] == "barrier" for _, e in events) % 2 == 0:
                 fleet.inbox.put(None, NextTurn(left.pop(0)))
 
-        outcome = launch(job, writer, QUICK, listen, fleet=fleet, paced=True)
+        outcome = launch(job, writer, QUICK, {"test": listen}, fleet=fleet, paced=True)
     assert (outcome.status, left) == (Status.OK, []), outcome.reason
     return events
 

@@ -7,6 +7,8 @@ import stat
 import subprocess
 import sys
 import threading
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty
@@ -17,6 +19,7 @@ from tfdist.launch.agents.inbox import Inbox, Interrupted
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import (
+    ANSWER_S,
     Launcher,
     read_launcher,
     request,
@@ -167,6 +170,19 @@ def test_a_client_that_sends_nonsense_or_nothing_does_not_end_the_service(run_di
                 client.sendall(data)
         os.close(folder)
         assert request(run_dir, "status") == ()
+
+
+def test_clients_that_say_nothing_do_not_delay_a_request_to_stop(run_dir):
+    inbox = Inbox()
+    with serve(run_dir, inbox, list), ExitStack() as stack:
+        folder = os.open(run_dir.path, os.O_RDONLY)
+        for _ in range(20):
+            stack.enter_context(socket.socket(socket.AF_UNIX)).connect(f"/proc/self/fd/{folder}/control.sock")
+        os.close(folder)
+        started = time.monotonic()
+        request(run_dir, "stop")
+        assert time.monotonic() - started < ANSWER_S / 2
+        assert inbox.get(1.0).message == Interrupted(signal.SIGTERM, "tfdist stop")
 
 
 @pytest.mark.parametrize("answer", [b'{"pid": 1, "running": 5}\n', b"[]\n", b"[" * 50_000 + b"\n", b""])

@@ -1,7 +1,9 @@
 import errno
 import json
 import os
+import resource
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -217,3 +219,22 @@ def test_the_folder_of_another_user_is_refused(tmp_path):
     os.chown(path, 65534, 65534)
     with pytest.raises(PermissionError, match="belongs to another user"), RunWriter(RunDir(path)):
         pytest.fail("opened")
+
+
+def test_the_outcome_is_written_when_no_descriptor_is_left(tmp_path):
+    run_dir, taken, warnings = RunDir(tmp_path / "run"), [], []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with RunWriter(run_dir, warnings.append) as writer:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 200), hard))
+        try:
+            with suppress(OSError):
+                while True:
+                    taken.append(os.open(os.devnull, os.O_RDONLY))
+            writer.save_outcome({"status": "failed"})
+            writer.save_outcome({"status": "ok"})  # as when its record is read
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert json.loads(run_dir.outcome.read_text()) == {"status": "ok"}
+    assert warnings == []

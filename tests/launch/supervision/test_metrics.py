@@ -1,11 +1,19 @@
+import json
+import os
 import socket
+import subprocess
+import sys
+import threading
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.launch.console.test_job_state import event, exited, job_of
+from tests.ports import free_ports
+from tests.waiting import wait_until
 from tfdist.launch.agents.inbox import Note, Restarting
 from tfdist.launch.agents.messages import Inspected, Output, Started
 from tfdist.launch.errors import TfdistError
@@ -88,10 +96,97 @@ def test_the_file_is_whole_and_written_at_the_end(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_a_note_and_not_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(metrics, "INSPECT_S", 0.0)
-    folder = tmp_path / "gone"
-    _, notes = publish(MetricsOptions(file=folder / "x.prom"), tmp_path / "run")
+    (tmp_path / "file").touch()
+    _, notes = publish(MetricsOptions(file=tmp_path / "file" / "x.prom"), tmp_path / "run")
     assert len(notes) == 1
     assert "the job continues" in notes[0]
+
+
+@pytest.mark.parametrize("index", ["\udc80", [["\udc80"]], "x" * 100_000])
+def test_what_a_task_calls_its_gpus_does_not_end_the_figures(index, tmp_path):
+    odd = {**GPU, "index": index, "power_w": "much", "utilization": True}
+    gpus = [GPU, GPU, odd, *({"index": number} for number in range(100, 1100)), None]
+    messages = [*MESSAGES[:2], event("worker-0", "step", step=1, gpus=gpus), event("worker-1", "step", step=2)]
+    file = tmp_path / "x.prom"
+    text, _ = publish(MetricsOptions(("127.0.0.1", 0), file), tmp_path / "run\udcff", messages)
+    for page in (text, file.read_text(encoding="utf-8")):
+        assert samples_of(page)["tfdist_gpu_power_watts", "worker-0", "3"] == 300
+        lines = [line.rpartition(" ")[0] for line in page.splitlines()]
+        assert len(set(lines)) == len(lines)  # a collector refuses a page with two samples of the same labels
+        assert len(page) < 20_000
+
+
+def test_a_planted_link_is_not_followed(tmp_path):
+    """The names that prometheus_client writes to before it moves the file."""
+    victim, file = tmp_path / "victim", tmp_path / "x.prom"
+    victim.write_text("mine")
+    file.symlink_to(victim)
+    for thread in (threading.get_ident(), threading.get_native_id()):
+        Path(f"{file}.{os.getpid()}.{thread}").unlink(missing_ok=True)
+        Path(f"{file}.{os.getpid()}.{thread}").symlink_to(victim)
+    publish(MetricsOptions(file=file), tmp_path / "run")
+    assert victim.read_text() == "mine"
+    assert not file.is_symlink()
+    assert file.stat().st_mode & 0o444 == 0o444  # for the node exporter
+
+
+def test_nothing_but_a_request_is_answered(tmp_path, capfd):
+    notes = []
+    with (
+        RunWriter(RunDir(tmp_path / "run")) as writer,
+        published(MetricsOptions(("127.0.0.1", 0)), job_of(worker=2), writer, notes.append),
+    ):
+        port = int(notes[0].rpartition(":")[2].removesuffix("/metrics"))
+        for data in (b"\xff\x00\n\n", b"GET\n\n", b"POST / HTTP/1.0\n\n", b"GET / HTTP/9\n\n", b"x" * (1 << 17)):
+            with socket.create_connection(("127.0.0.1", port)) as client, suppress(OSError):
+                client.sendall(data)
+                client.shutdown(socket.SHUT_WR)
+                assert b"tfdist_" not in client.recv(1 << 16)
+        with DIRECT.open(notes[0].removeprefix("metrics: "), timeout=10) as answer:
+            assert answer.status == 200
+    assert capfd.readouterr() == ("", "")
+
+
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+while not Path("flooded").exists():
+    time.sleep(0.05)
+print("attempt", os.environ["TFDIST_ATTEMPT"], flush=True)
+sys.exit(os.environ["TFDIST_ATTEMPT"] == "0")
+"""
+LIMIT = 150
+"""Open files of the launcher. It needs about 40 here."""
+
+
+@pytest.mark.slow
+@pytest.mark.core
+def test_idle_connections_take_no_descriptor_that_the_run_needs(odd_folder):
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "tfdist.cli", "launch", "--metrics", f":{port}", "--max-restarts", "1"]
+    limited = f'ulimit -n {LIMIT}; exec "$@"'
+    process = subprocess.Popen(
+        ["sh", "-c", limited, "sh", *command, "--", sys.executable, "-c", PROGRAM],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    idle = []
+    try:
+        wait_until(lambda: any('"Started"' in file.read_text() for file in Path("runs").glob("*/events.jsonl")))
+        for _ in range(2 * LIMIT):
+            idle.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+        with DIRECT.open(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            assert answer.status == 200
+        Path("flooded").touch()
+        shown, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+        for client in idle:
+            client.close()
+    assert process.returncode == 0, shown
+    (run_dir,) = map(RunDir, Path("runs").iterdir())
+    assert json.loads(run_dir.outcome.read_text())["status"] == "ok"
+    assert run_dir.log("worker-0", "stdout", 1).read_text() == "attempt 1\n"
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path):

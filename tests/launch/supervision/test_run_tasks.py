@@ -78,7 +78,7 @@ def run(job, fleet, folder, choice=None, policy=POLICY, on_message=lambda messag
 
     (folder / "run").mkdir()
     with RunWriter(RunDir(folder / "run")) as writer:
-        outcome = launch(job, writer, policy, keep, fleet=fleet, hosts=choice)
+        outcome = launch(job, writer, policy, {"test": keep}, fleet=fleet, hosts=choice)
     return outcome, messages
 
 

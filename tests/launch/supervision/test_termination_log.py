@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.supervision import termination_log
 from tfdist.launch.supervision.termination_log import LIMIT, ended, find, short_form, write
 
 LAUNCH = (os.fsencode(sys.executable), b"-m", b"tfdist.cli", b"launch", b"--json")
@@ -119,3 +120,39 @@ def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, capsy
     monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(tmp_path))
     write("x")
     assert capsys.readouterr().err == f"warning: {tmp_path}: Is a directory: cannot write how the job ended\n"
+
+
+def test_a_link_at_another_file_is_replaced(tmp_path, monkeypatch):
+    victim, log = tmp_path / "victim", tmp_path / "log"
+    victim.write_text("mine")
+    log.symlink_to(victim)
+    monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(log))
+    write("x")
+    assert (victim.read_text(), log.read_text(), log.is_symlink()) == ("mine", "x", False)
+
+
+def test_a_link_at_the_file_of_kubernetes_is_a_warning(tmp_path, monkeypatch, capsys):
+    victim, log = tmp_path / "victim", tmp_path / "log"
+    victim.write_text("mine")
+    log.symlink_to(victim)
+    monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(log))
+    monkeypatch.setattr(termination_log, "DEFAULT", log)
+    write("x")
+    assert victim.read_text() == "mine"
+    assert capsys.readouterr().err.startswith(f"warning: {log}: Too many levels of symbolic links")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_file_that_is_mounted_is_written_in_place(tmp_path):
+    """As the kubelet does it: another name of the file must have the content."""
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.write_text("before")
+    inside.touch()
+    code = "from tfdist.launch.supervision.termination_log import write; write('exit code 0')"
+    script = 'mount --bind "$1" "$2" && TFDIST_TERMINATION_LOG="$2" exec "$3" -c "$4"'
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", str(outside), str(inside), sys.executable, code]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "mount" in done.stderr and "permission denied" in done.stderr:
+        pytest.skip(done.stderr)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert outside.read_text() == "exit code 0"
