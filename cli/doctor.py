@@ -25,7 +25,7 @@ from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, Seconds
 from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start, run_checks
 from tfdist.launch.doctor.preflight import Link
-from tfdist.launch.doctor.survey import survey_hosts
+from tfdist.launch.doctor.survey import Survey, survey_hosts
 from tfdist.launch.environment import SHARED
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
@@ -33,7 +33,8 @@ from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import assign_slots, check_burned, machines_of
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_value
-from tfdist.launch.runs.bundle import DOCTOR, bundled_files, redactor, write_bundle
+from tfdist.launch.runs.bundle import DOCTOR, open_source, write_bundle
+from tfdist.launch.runs.bundle_masks import Redactor, host_names
 from tfdist.launch.runs.state import find_run
 from tfdist.launch.text import counted, plain, shortened
 from tfdist.strategies.catalog import CATALOG
@@ -118,7 +119,7 @@ def bundled_folder(text: str, runs_dir: Path) -> Path:
     return (Path(text) if is_bench else find_run(text, runs_dir, f"--bundle {text}").path).resolve()
 
 
-def save_bundle(folder: Path, rows: Sequence[CheckResult], *, yes: bool, json: bool) -> None:
+def save_bundle(folder: Path, rows: Sequence[CheckResult], survey: Survey, *, yes: bool, json: bool) -> None:
     """List what the archive will hold, ask unless `yes`, and write it.
 
     Raises:
@@ -130,15 +131,17 @@ def save_bundle(folder: Path, rows: Sequence[CheckResult], *, yes: bool, json: b
     given = [f"{name}={redact_value(name, os.environ[name])}" for name in os.environ if name.startswith(_VARIABLES)]
     packages = sorted({f"{each.name}=={each.version}" for each in metadata.distributions()})
     text = "\n".join([*checks, "", versions, "", *sorted(given), "", *packages, ""])
-    sizes = {DOCTOR: len(text), **bundled_files(folder)}
-    listing = [("file", "size"), *((plain(name), decimal(size)) for name, size in sizes.items())]
-    typer.echo("\n".join(aligned(listing)), err=json)
-    question = f"write these {counted(len(sizes), 'file')} ({decimal(sum(sizes.values()))}), redacted and compressed?"
-    refusal = "--bundle: there is no terminal to ask on; add --yes to write these files"
-    if not yes and not agrees(question, refusal, err=json):
-        typer.echo("nothing was written", err=json)
-        return
-    path = write_bundle(folder, sizes, text, redactor(folder, os.environ))
+    with open_source(folder) as source:
+        sizes = {DOCTOR: len(text), **source.files()}
+        listing = [("file", "size"), *((plain(name), decimal(size)) for name, size in sizes.items())]
+        typer.echo("\n".join(aligned(listing)), err=json)
+        of_all = f"{counted(len(sizes), 'file')} ({decimal(sum(sizes.values()))})"
+        refusal = "--bundle: there is no terminal to ask on; add --yes to write these files"
+        if not yes and not agrees(f"write these {of_all}, redacted and compressed?", refusal, err=json):
+            typer.echo("nothing was written", err=json)
+            return
+        examined = [host_names(host.name, survey.hellos.get(host), host.address) for host in survey.hosts]
+        path = write_bundle(source, sizes, text, Redactor([*source.hosts(sizes), *examined], os.environ))
     size = path.stat().st_size
     typer.echo(f"wrote {path} ({decimal(size)}); look into it before you publish it", err=json)
     if json:
@@ -204,7 +207,7 @@ def doctor(
         if burn is not None and can_start(rows):
             rows = (*rows, *burned_rows(survey.hellos, selection.per_host, burn, steps.show))
     if folder is not None:
-        save_bundle(folder, rows, yes=yes, json=json)
+        save_bundle(folder, rows, survey, yes=yes, json=json)
         wait_for_reader()
         raise typer.Exit
     if json:

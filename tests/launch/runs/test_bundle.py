@@ -4,6 +4,7 @@ import getpass
 import json
 import os
 import socket
+import stat
 import tarfile
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.launch.runs import bundle
-from tfdist.launch.runs.bundle import DOCTOR, bundled_files, redactor, write_bundle
+from tfdist.launch.runs.bundle import DOCTOR, open_source, write_bundle
+from tfdist.launch.runs.bundle_masks import Redactor
 
 
 @pytest.fixture
@@ -37,8 +39,41 @@ def written(path):
         return {each.name: archive.extractfile(each).read().decode() for each in members}
 
 
-def packed(folder, **environ):
-    texts = written(write_bundle(folder, bundled_files(folder), "", redactor(folder, environ)))
+def bundled_files(folder):
+    with open_source(folder) as source:
+        return source.files()
+
+
+def redactor(folder, environ):
+    """What masks a text in the bundle of the folder."""
+    with open_source(folder) as source:
+        return Redactor(source.hosts(source.files()), environ).text
+
+
+class Unchanged(Redactor):
+    """Masks nothing."""
+
+    def __init__(self):
+        pass
+
+    def text(self, text):
+        return text
+
+    def file(self, name, text):
+        return text
+
+
+def write(folder, files, doctor="", redact=None):
+    with open_source(folder) as source:
+        return write_bundle(source, files, doctor, redact or Unchanged())
+
+
+def packed(folder, before_reading=lambda: None, **environ):
+    """The texts of the archive of the folder, with something that happens between the listing and the reading."""
+    with open_source(folder) as source:
+        files = source.files()
+        before_reading()
+        texts = written(write_bundle(source, files, "", Redactor(source.hosts(files), environ)))
     return {name.partition("/")[2]: text for name, text in texts.items()}
 
 
@@ -71,7 +106,7 @@ def test_of_a_long_log_the_last_whole_lines_are_kept(folder, monkeypatch):
 
 def test_a_file_that_is_deleted_meanwhile_is_named(folder):
     files = [*bundled_files(folder), "gone.log"]
-    texts = written(write_bundle(folder, files, "", str))
+    texts = written(write(folder, files))
     assert texts[f"tfdist-{folder.name}/gone.log"] == "[tfdist: cannot be read: No such file or directory]"
 
 
@@ -90,7 +125,7 @@ def test_json_stays_json_without_its_secrets(folder):
 def test_an_archive_is_for_this_user_only_and_never_overwritten(folder):
     name = f"tfdist-{folder.name}"
     Path(f"{name}-2.tar.gz").symlink_to("/nonexistent")
-    first, third = (write_bundle(folder, [DOCTOR], "fine", str) for _ in range(2))
+    first, third = (write(folder, [DOCTOR], "fine") for _ in range(2))
     assert (str(first), str(third)) == (f"{name}.tar.gz", f"{name}-3.tar.gz")
     assert first.stat().st_mode & 0o777 == 0o600
     assert written(third) == {f"{name}-3/doctor.txt": "fine"}
@@ -98,13 +133,14 @@ def test_an_archive_is_for_this_user_only_and_never_overwritten(folder):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=str)
 def test_an_interrupt_leaves_nothing(error, folder):
-    def redact(line):
-        if line == "step 1":
-            raise error
-        return line
+    class Failing(Unchanged):
+        def file(self, name, text):
+            if text == "step 1\n":
+                raise error
+            return text
 
     with pytest.raises(type(error)):
-        write_bundle(folder, [DOCTOR, *bundled_files(folder)], "fine", redact)
+        write(folder, [DOCTOR, *bundled_files(folder)], "fine", Failing())
     assert list(Path().iterdir()) == []
 
 
@@ -132,14 +168,133 @@ def test_nobody_and_nowhere_are_no_error(folder, monkeypatch):
         raise KeyError("uid not found")
 
     monkeypatch.setattr(getpass, "getuser", unknown)
-    monkeypatch.setattr(bundle.Path, "home", lambda: Path("/"))
+    monkeypatch.setattr(Path, "home", lambda: Path("/"))
     assert redactor(folder, {})("a/b") == "a/b"
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=6, max_size=30), st.text(max_size=20), st.text(max_size=20))
-def test_a_secret_of_the_environment_is_in_no_line(tmp_path_factory, secret, before, after):
-    folder = tmp_path_factory.getbasetemp()
-    redact = redactor(folder, {"API_KEY": secret})
+def test_a_secret_of_the_environment_is_in_no_line(secret, before, after):
+    redact = Redactor([], {"API_KEY": secret}).text
     for line in secret.splitlines():
         if len(line) >= 6:
             assert line not in redact(f"{before}{line}{after}").replace("***", "")
+
+
+PRIVATE = "private of the user"
+
+
+@pytest.fixture
+def private(tmp_path):
+    """A private file of the user, which no bundle may have, in a folder with the names of a run."""
+    file = tmp_path / "home" / "worker-0" / "stdout.log"
+    file.parent.mkdir(parents=True)
+    file.write_text(PRIVATE)
+    return file
+
+
+def test_a_link_in_place_of_a_listed_file_is_not_followed(folder, private):
+    def exchange():
+        (folder / "attempt-0/worker-0/stdout.log").unlink()
+        (folder / "attempt-0/worker-0/stdout.log").symlink_to(private)
+
+    texts = packed(folder, exchange)
+    assert texts["attempt-0/worker-0/stdout.log"].startswith("[tfdist: cannot be read: ")
+    assert PRIVATE not in str(texts)
+
+
+def test_a_link_in_place_of_a_listed_folder_is_not_followed(folder, private):
+    def exchange():
+        (folder / "attempt-0").rename(folder / "attempt-1")
+        (folder / "attempt-0").symlink_to(private.parents[1])
+
+    texts = packed(folder, exchange)
+    assert texts["attempt-0/worker-0/stdout.log"].startswith("[tfdist: cannot be read: ")
+    assert PRIVATE not in str(texts)
+
+
+def test_a_link_in_place_of_the_folder_changes_nothing(folder, private):
+    def exchange():
+        folder.rename(folder.with_name("moved"))
+        (private.parents[1] / "attempt-0").symlink_to(".")
+        folder.symlink_to(private.parents[1])
+
+    texts = packed(folder, exchange)
+    assert texts["attempt-0/worker-0/stdout.log"] == "step 1\n"
+    with pytest.raises(NotADirectoryError), open_source(folder):
+        pass
+
+
+def test_a_file_with_another_name_elsewhere_is_neither_listed_nor_read(folder, private):
+    """Whoever may write to the folder may have linked it here."""
+    log = folder / "attempt-0/worker-0/stdout.log"
+
+    def exchange():
+        log.unlink()
+        os.link(private, log)
+
+    os.link(private, folder / "listed.log")
+    texts = packed(folder, exchange)
+    assert "listed.log" not in texts
+    assert texts["attempt-0/worker-0/stdout.log"].startswith("[tfdist: cannot be read: it belongs to another user")
+    assert PRIVATE not in str(texts)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_files_and_folders_of_another_owner_are_neither_listed_nor_read(folder, private):
+    (folder / "moved.log").write_text(PRIVATE)
+    (folder / "moved").mkdir()
+    (folder / "moved" / "a.log").write_text(PRIVATE)
+    for path in (folder / "moved.log", folder / "moved"):
+        os.chown(path, 12345, -1)
+    log = folder / "attempt-0/worker-0/stdout.log"
+    texts = packed(folder, lambda: os.chown(log, 12345, -1))
+    assert {"moved.log", "moved/a.log"}.isdisjoint(texts)
+    assert texts["attempt-0/worker-0/stdout.log"].startswith("[tfdist: cannot be read: it belongs to another user")
+    assert PRIVATE not in str(texts)
+
+
+def make_socket(path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def make_device(path):
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # /dev/zero
+    except PermissionError:
+        pytest.skip("only root can make devices")
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, make_socket, make_device, os.mkdir], ids=["fifo", "socket", "device", "folder"]
+)
+def test_what_is_no_file_is_neither_listed_nor_waited_for(make, folder, monkeypatch):
+    monkeypatch.chdir(folder)  # the path of a socket must be short
+    log = Path("attempt-0/worker-0/stdout.log")
+
+    def exchange():
+        log.unlink()
+        make(log)
+
+    make(Path("listed.log"))
+    texts = packed(folder, exchange)
+    assert "listed.log" not in texts
+    assert texts["attempt-0/worker-0/stdout.log"].startswith("[tfdist: cannot be read: ")
+
+
+def test_folders_deeper_than_those_of_tfdist_are_left_out(folder):
+    deep = folder.joinpath(*"d" * 300)
+    deep.mkdir(parents=True)
+    (deep / "a.log").write_text("x")
+    assert sorted(bundled_files(folder)) == ["attempt-0/worker-0/stdout.log", "hosts.json"]
+
+
+def test_members_are_called_as_their_hosts_are_in_the_texts(folder):
+    (folder / "node17.cluster").mkdir()
+    (folder / "node17.cluster" / "n1.log").write_text("node17.cluster")
+    (folder / "node17.cluster" / "node17.log").write_text("n1")
+    texts = packed(folder)
+    assert {name: text for name, text in texts.items() if "HOST" in name} == {
+        "HOST-2/HOST-2.log": "HOST-2",
+        "HOST-2/HOST-2-2.log": "HOST-2",
+    }
