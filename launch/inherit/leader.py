@@ -25,6 +25,7 @@ from typing import Annotated, TypedDict
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
 from tfdist.launch.agent_program.probe import listen
 from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.environment import BARRIER_SECRET
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import one_line, shortened
@@ -35,7 +36,6 @@ LONGEST = 1 << 16
 RECEIVE = 1 << 16
 MAX_TEXT = 1 << 12
 """Characters of a reason."""
-SECRET = "TFDIST_BARRIER_SECRET"
 
 
 class BarrierMessage(TypedDict, total=False):
@@ -274,8 +274,8 @@ class Gathering:
         task = message.get("task", "")
         if task not in self._expected or not self._key.proves(message, peer.nonce, task):
             if task in self._expected:
-                self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {SECRET})"
-            self._send(peer, {"refused": f"TFDIST_ATTEMPT or {SECRET} is different there"})
+                self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {BARRIER_SECRET})"
+            self._send(peer, {"refused": f"TFDIST_ATTEMPT or {BARRIER_SECRET} is different there"})
             raise ValueError("no task of this attempt")
         for other in [other for other in self._peers if other.task == task and other is not peer]:
             self._drop(other)  # it was restarted
