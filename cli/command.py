@@ -17,7 +17,7 @@ import tfdist
 from tfdist.cli.show.output import finish_output
 from tfdist.jobs.options import EXPECTED, KEYS, OPTIONS, PANELS, Bytes, Seconds, choices_of
 from tfdist.launch.agent_program.folders import UnsafeFolderError
-from tfdist.launch.environment import COMPUTED
+from tfdist.launch.environment import COMPUTED, WITHOUT_OPTION
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command, redact_value, safe_text
@@ -75,7 +75,13 @@ class Commands(TyperGroup):
 
 def _warn_of_variables(command: Any) -> None:
     """Warn of variables that no command reads, and whose names are close to one that is read."""
-    known = {*COMPUTED, INHERITED, *map(variable_of, KEYS), *(param.envvar for param in command.params)}
+    known = {
+        *COMPUTED,
+        *WITHOUT_OPTION,
+        INHERITED,
+        *map(variable_of, KEYS),
+        *(param.envvar for param in command.params),
+    }
     unknown = {name for name in os.environ if name.startswith("TFDIST_")} - known
     if unknown:  # to import the other commands takes a while
         known |= {param.envvar for name in SENTENCES for param in _command(name).params}

@@ -14,10 +14,10 @@ from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.plan import only_task, plan_command, plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
 from tfdist.jobs.recovery import AUTO, Recovery, plan_checkpointing, recovery_notes, with_variables
-from tfdist.launch.environment import INTRA_OP_THREADS, device_order
+from tfdist.launch.environment import BARRIER_SECRET, INTRA_OP_THREADS, device_order
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
-from tfdist.launch.inherit.leader import SECRET, Key, Rendezvous
+from tfdist.launch.inherit.leader import Key, Rendezvous
 from tfdist.launch.inherit.table import earlier_on_host, inherited
 from tfdist.launch.job import Job, Program, program_of
 from tfdist.launch.machine import BUSY, Machines, combined, local_machines
@@ -292,7 +292,7 @@ def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines
         planned = replace(planned, spec=spec, job=planned.plan_again(spec, machines))
     rules.check_task(found, planned.job, planned.spec, own=bool(options.command))
     job = only_task(planned.job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
-    key = Key(os.environ.get(rules.ATTEMPT, ""), os.environ.get(SECRET, ""))
+    key = Key(os.environ.get(rules.ATTEMPT, ""), os.environ.get(BARRIER_SECRET, ""))
     rendezvous = Rendezvous(found.cluster, found.task, key) if inherit.waits else None
     job, notes = replace(job, first_attempt=attempt), (*planned.notes, rules.task_note(found))
     return replace(planned, job=job, notes=notes, rendezvous=rendezvous)

@@ -21,6 +21,10 @@ COMPUTED: Mapping[str, str] = {
 SHARED = ("NCCL_", "TF_", "XLA_", "GRPC_")
 """Prefixes of variables that change how TensorFlow computes or communicates, so that all tasks need the same."""
 _OF_TERRAFORM = ("TF_VAR_", "TF_CLI_", "TF_TOKEN_")
+BARRIER_SECRET = "TFDIST_BARRIER_SECRET"
+"""What all tasks of a job that other launchers start must know, on a network that others share."""
+WITHOUT_OPTION = (BARRIER_SECRET, "TFDIST_INDEX", "TFDIST_TERMINATION_LOG", "TFDIST_TEMPLATE")
+"""Variables of the launcher that no option has."""
 DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"
 """Size of the thread pool in which TensorFlow runs the parts of an operation."""

@@ -115,6 +115,11 @@ def last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2].strip()
 
 
+def one_line(text: str) -> str:
+    """A text of others as part of a message in one line: they cannot start a line that looks like one of ours."""
+    return " ".join(text.splitlines()).replace("\t", " ")
+
+
 def counted(number: int, noun: str) -> str:
     """`1 round`, `3 rounds`, `12,345 rounds`."""
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,10 +1,12 @@
 """The leader's side of the start barrier: it gathers the peers on its own TensorFlow port. Also the messages.
 
 Each is a JSON object in a line. The leader sends a `nonce`. A peer answers with its `task`, a `nonce`, and a `proof`
-that it knows the secret and the token of the attempt. The leader proves the same, and sends `missing`, the tasks that
-have not reported yet, every few seconds, and then `go`; or `refused` with the reason. Whoever gives up sends `failed`
-with the reason, and `by`, the name of its task; the leader passes that on to all others. Neither secret nor token is
-sent.
+that it knows the secret and the token of the attempt. The leader proves the same, and sends `missing`, which names the
+tasks that have not reported yet, every few seconds, and then `go`; or `refused` with the reason. Whoever gives up sends
+`failed` with the reason, and `by`, the name of its task; the leader passes that on to all others. Neither secret nor
+token is sent.
+
+The other side may be anybody: whatever is wrong with a message costs the connection over which it came.
 """
 
 import hmac
@@ -18,32 +20,36 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
 from tfdist.launch.agent_program.probe import listen
 from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.environment import BARRIER_SECRET
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.redact import safe_text
-from tfdist.launch.typed_json import from_json, parse_json
+from tfdist.launch.text import one_line, shortened
+from tfdist.launch.typed_json import MaxLength, from_json, parse_json
 
-LONGEST = 1 << 20
-"""Bytes of a line from the leader: the names of some ten thousand tasks."""
+LONGEST = 1 << 16
+"""Bytes of a line."""
 RECEIVE = 1 << 16
-SECRET = "TFDIST_BARRIER_SECRET"
+MAX_TEXT = 1 << 12
+"""Characters of a reason."""
 
 
 class BarrierMessage(TypedDict, total=False):
     """Some of these; the other side may be anybody."""
 
-    nonce: str
-    task: str
-    proof: str
-    refused: str
-    missing: tuple[str, ...]
+    nonce: Annotated[str, MaxLength(64)]
+    task: Annotated[str, MaxLength(64)]
+    proof: Annotated[str, MaxLength(64)]
+    """SHA-256 in hexadecimal digits."""
+    refused: Annotated[str, MaxLength(MAX_TEXT)]
+    missing: Annotated[str, MaxLength(MAX_TEXT)]
     go: bool
-    failed: str
-    by: str
+    failed: Annotated[str, MaxLength(MAX_TEXT)]
+    by: Annotated[str, MaxLength(64)]
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,8 @@ class Key:
 
     def proves(self, message: BarrierMessage, nonce: str, task: str) -> bool:
         """Whether a message has the proof."""
-        return hmac.compare_digest(message.get("proof", "").encode(), self.proof(nonce, task).encode())
+        proof = message.get("proof", "").encode("ascii", "replace").ljust(64)  # no proof has a `?` or a space in it
+        return hmac.compare_digest(proof, self.proof(nonce, task).encode("ascii"))
 
 
 @dataclass(frozen=True)
@@ -101,25 +108,26 @@ def parse(line: bytes) -> BarrierMessage:
     return from_json(parse_json(line), BarrierMessage)
 
 
+def failure(reason: str, task: str) -> BarrierMessage:
+    """The message of a task that gives up."""
+    return {"failed": reason[:MAX_TEXT], "by": task}
+
+
 def given_up(message: BarrierMessage) -> str:
-    """The sentence of a `failed` message."""
-    return safe_text(f"{message.get('failed')} (says {message.get('by')})")
+    """The sentence of a `failed` message, in one line."""
+    return one_line(safe_text(f"{message.get('failed')} (says {message.get('by')})"))
 
 
 TICK_S = 0.2
 """Poll interval of what other threads change, in seconds."""
 STATUS_S = 2.0
 """Seconds between two messages to a peer that waits."""
-SEND_S = 2.0
-"""Time limit of a message to a peer; one that does not read it is dropped."""
 LEAVE_S = 2.0
 """Time for all peers to close their connections after `go`: TensorFlow binds the port next."""
 INTRODUCTION_S = 5.0
 """Time limit of the first message over a connection."""
 MOST_STRANGERS = 64
 """Connections over which no first message came; with more, the oldest is closed."""
-LONGEST_FROM_PEER = 1 << 16
-"""Bytes of a line."""
 
 
 @dataclass
@@ -131,7 +139,7 @@ class _Peer:
     """Empty until its first message."""
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     since: float = field(default_factory=time.monotonic)
-    reader: LineReader = field(default_factory=lambda: LineReader(LONGEST_FROM_PEER))
+    reader: LineReader = field(default_factory=lambda: LineReader(LONGEST))
 
 
 class Gathering:
@@ -143,7 +151,7 @@ class Gathering:
         Raises:
             OSError: the port is in use by another program.
         """
-        self._expected, self._key, self._task = tuple(rendezvous.peers), rendezvous.key, rendezvous.task.name
+        self._expected, self._key, self._task = rendezvous.peers.keys(), rendezvous.key, rendezvous.task.name
         self._failed: BarrierMessage = {}
         """The message of the peer that has given up."""
         self._refused: dict[str, str] = {}
@@ -167,7 +175,7 @@ class Gathering:
             check: gets the missing tasks at each poll. What it raises ends the wait.
 
         Raises:
-            TfdistError: a peer has given up.
+            TfdistError: a peer has given up, perhaps while it was told to start.
         """
         status_at = time.monotonic()
         while self.missing or not ready():
@@ -179,24 +187,24 @@ class Gathering:
             for stranger in self._strangers:
                 if time.monotonic() - stranger.since > INTRODUCTION_S:
                     self._drop(stranger)
-            if self._failed:
-                raise TfdistError(given_up(self._failed), ExitCode.START_TIMEOUT)
+            self._check_failed()
             missing = self.missing
             check([self._refused.get(task, task) for task in missing])
             if time.monotonic() >= status_at:  # not at each change: it would be a message for each pair of tasks
-                self._tell(missing=missing)
+                self._tell({"missing": shortened(missing)})
                 status_at = time.monotonic() + STATUS_S
-        self._tell(go=True)
+        self._tell({"go": True})
         # Peers leave first: a connection that this side closes first would occupy the port for a minute (TIME_WAIT).
         deadline = time.monotonic() + LEAVE_S
         self._selector.unregister(self._server)
         while any(peer.task for peer in self._peers) and time.monotonic() < deadline:
             for key, _ in self._selector.select(TICK_S):
                 self._read(key.data)
+        self._check_failed()
 
     def fail(self, reason: str) -> None:
         """Tell all peers that nothing starts, and why this task or, before it, one of them has given up."""
-        self._tell(**(self._failed or {"failed": reason, "by": self._task}))
+        self._tell(self._failed or failure(reason, self._task))
 
     def close(self) -> None:
         """Close the port and all connections."""
@@ -214,6 +222,10 @@ class Gathering:
         """The connections over which no first message came, the oldest first."""
         return sorted((peer for peer in self._peers if not peer.task), key=lambda peer: peer.since)
 
+    def _check_failed(self) -> None:
+        if self._failed:
+            raise TfdistError(given_up(self._failed), ExitCode.START_TIMEOUT)
+
     def _accept(self) -> None:
         strangers = self._strangers
         if len(strangers) >= MOST_STRANGERS:
@@ -223,44 +235,61 @@ class Gathering:
         except OSError:  # it has left already, or there are too many open files: then it would wake us at once
             time.sleep(TICK_S)
             return
-        connection.settimeout(SEND_S)
+        connection.setblocking(False)
         peer = _Peer(connection)
-        self._selector.register(connection, selectors.EVENT_READ, peer)
-        self._send(peer, nonce=peer.nonce)
+        try:
+            self._selector.register(connection, selectors.EVENT_READ, peer)
+        except OSError:  # the user's limit of watched files (fs.epoll.max_user_watches)
+            connection.close()
+            return
+        self._send(peer, {"nonce": peer.nonce})
 
     def _read(self, peer: _Peer) -> None:
+        """Handle what a peer has sent; nothing that it sends may end more than its connection."""
         try:
             data = peer.connection.recv(RECEIVE)
-            messages = list(map(parse, peer.reader.feed(data)))
+            if not data:
+                raise ConnectionResetError
+            for line in peer.reader.feed(data):
+                self._handle(peer, parse(line))
+        except BlockingIOError:
+            return
         except (OSError, ValueError):
-            data, messages = b"", []
-        if not data:
             self._drop(peer)
-        for message in messages:
-            if peer.task and "failed" in message:
-                self._failed = {"failed": message["failed"], "by": peer.task}
-            elif not peer.task:
-                self._greet(peer, message)
+
+    def _handle(self, peer: _Peer, message: BarrierMessage) -> None:
+        """Handle the first message of a peer, or its last one, if it gives up.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        if not peer.task:
+            self._greet(peer, message)
+        elif "failed" in message:
+            self._failed = failure(message["failed"], peer.task)
+        else:
+            raise ValueError("not a message of a peer that waits")
 
     def _greet(self, peer: _Peer, message: BarrierMessage) -> None:
         task = message.get("task", "")
         if task not in self._expected or not self._key.proves(message, peer.nonce, task):
             if task in self._expected:
-                self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {SECRET})"
-            self._send(peer, refused=f"TFDIST_ATTEMPT or {SECRET} is different there")
-            self._drop(peer)
-            return
+                self._refused[task] = f"{task} (another TFDIST_ATTEMPT or {BARRIER_SECRET})"
+            self._send(peer, {"refused": f"TFDIST_ATTEMPT or {BARRIER_SECRET} is different there"})
+            raise ValueError("no task of this attempt")
         for other in [other for other in self._peers if other.task == task and other is not peer]:
             self._drop(other)  # it was restarted
         peer.task = task
-        self._send(peer, proof=self._key.proof(message.get("nonce", ""), self._task), missing=self.missing)
+        proof = self._key.proof(message.get("nonce", ""), self._task)
+        self._send(peer, {"proof": proof, "missing": shortened(self.missing)})
 
-    def _tell(self, **message: object) -> None:
+    def _tell(self, message: BarrierMessage) -> None:
         for peer in self._peers:
             if peer.task:
-                self._send(peer, **message)
+                self._send(peer, message)
 
-    def _send(self, peer: _Peer, **message: object) -> None:
+    def _send(self, peer: _Peer, message: BarrierMessage) -> None:
+        """Send without waiting: a peer that does not read, so that its buffers are full, is dropped."""
         try:
             peer.connection.sendall(to_line(message))
         except OSError:

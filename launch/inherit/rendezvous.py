@@ -19,10 +19,19 @@ from tfdist.launch.agent_program.probe import connection_failure
 from tfdist.launch.agent_program.system import reserve
 from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
-from tfdist.launch.inherit.leader import LONGEST, RECEIVE, BarrierMessage, Gathering, Rendezvous, given_up, parse
+from tfdist.launch.inherit.leader import (
+    LONGEST,
+    RECEIVE,
+    BarrierMessage,
+    Gathering,
+    Rendezvous,
+    failure,
+    given_up,
+    parse,
+)
 from tfdist.launch.inherit.table import split
 from tfdist.launch.redact import safe_text
-from tfdist.launch.text import shortened
+from tfdist.launch.text import one_line, shortened
 
 REPORT_S = 5.0
 """Seconds between two lines about what is missing."""
@@ -160,15 +169,16 @@ def _wait_at_leader(connection: socket.socket, rendezvous: Rendezvous, wait: _Wa
     A leader is told why this task gives up, unless a signal came: another process may take its place.
     """
     task, key, leader = rendezvous.task.name, rendezvous.key, rendezvous.leader.name
-    nonce, is_leader = secrets.token_hex(16), False
+    nonce, is_greeted, is_leader = secrets.token_hex(16), False, False
     try:
         for message in _messages(connection, wait):
             is_leader = is_leader or key.proves(message, nonce, leader)
-            if "nonce" in message:
+            if "nonce" in message and not is_greeted:
                 hello = {"task": task, "nonce": nonce, "proof": key.proof(message["nonce"], task)}
                 connection.sendall(to_line(hello))
+                is_greeted = True
             elif "refused" in message:
-                wait.check(f"{leader} of this attempt ({safe_text(message['refused'])})")
+                wait.check(f"{leader} of this attempt ({one_line(safe_text(message['refused']))})")
                 break
             elif not is_leader:
                 raise ValueError("not a message of the start barrier")
@@ -176,12 +186,12 @@ def _wait_at_leader(connection: socket.socket, rendezvous: Rendezvous, wait: _Wa
                 return True
             elif "failed" in message:
                 raise TfdistError(given_up(message), ExitCode.START_TIMEOUT)
-            elif "missing" in message:
-                wait.check(shortened(map(safe_text, message["missing"])) or leader)
+            else:
+                wait.check(one_line(safe_text(message.get("missing", ""))) or leader)
     except TfdistError as error:
         if error.exit_code < SIGNALS:
             with suppress(OSError):
-                connection.sendall(to_line({"failed": str(error), "by": task}))
+                connection.sendall(to_line(failure(str(error), task)))
         raise
     return False
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.reference.pages import OF_TFDIST
 from tfdist.cli.command import run
 
 pytestmark = pytest.mark.usefixtures("odd_folder")
@@ -299,6 +300,12 @@ sys.exit(f"imported {{heavy}}" if heavy or code else 0)
 def test_the_launcher_imports_neither_tensorflow_nor_pandas(arguments):
     done = subprocess.run([sys.executable, "-c", LIGHT.format(arguments=arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("variable", OF_TFDIST)
+def test_nor_with_a_variable_that_no_option_has(variable, monkeypatch):
+    monkeypatch.setenv(variable, "0")
+    test_the_launcher_imports_neither_tensorflow_nor_pandas(["launch", "--strategy", "multiworker", "--", "true"])
 
 
 def test_options_after_a_program_are_those_of_the_program(capsys):

@@ -17,6 +17,7 @@ from tfdist.launch.text import (
     has_controls,
     is_utf8,
     last_line,
+    one_line,
     plain,
     replace_surrogates,
     shorten,
@@ -99,6 +100,12 @@ def test_the_last_line_has_no_space_around_it():
     assert last_line("  first\n last \n\n") == "last"
     assert last_line("only") == "only"
     assert last_line(" \n") == ""
+
+
+def test_a_text_of_others_in_a_message_has_no_line_breaks():
+    assert one_line("a\ntfdist: ok\r\n\tb\u2028c\x0bd") == "a tfdist: ok  b c d"
+    assert one_line("") == one_line("\n") == ""
+    assert one_line("two  spaces") == "two  spaces"
 
 
 def test_a_signal_without_a_name_is_a_number():

@@ -2,7 +2,7 @@ import pytest
 
 from tfdist.launch.agent_program.json_lines import LineReader
 from tfdist.launch.cluster import Cluster, Task
-from tfdist.launch.inherit.leader import LONGEST, Key, Rendezvous, given_up, parse
+from tfdist.launch.inherit.leader import LONGEST, MAX_TEXT, Key, Rendezvous, failure, given_up, parse
 
 
 @pytest.mark.parametrize(
@@ -13,11 +13,13 @@ from tfdist.launch.inherit.leader import LONGEST, Key, Rendezvous, given_up, par
         b"\xff\n",
         b"{" * (LONGEST + 1),
         b"[" * 100_000 + b"\n",
-        b'{"missing": 5}\n',
+        b'{"missing": []}\n',
         b'{"task": []}\n',
+        b'{"nonce": "%s"}\n' % (b"x" * 65),
+        b'{"failed": "%s"}\n' % (b"x" * (MAX_TEXT + 1)),
         b'{"go": "%s"}\n' % (b"x" * LONGEST),
     ],
-    ids=["text", "no object", "no UTF-8", "no end", "deep", "no list", "no text", "long"],
+    ids=["text", "no object", "no UTF-8", "no end", "deep", "a list", "no text", "huge nonce", "huge reason", "long"],
 )
 def test_anything_else_is_an_error(data):
     with pytest.raises(ValueError, match=r"."):
@@ -37,11 +39,31 @@ def test_a_proof_holds_for_one_nonce_task_token_and_secret():
     ):
         assert not other.proves(proof, nonce, task)
     assert not key.proves({}, "n", "worker-0")
-    assert not key.proves({"proof": "\u00e9"}, "n", "worker-0")
+    for other in (
+        "\u00e9",
+        "\udc80",
+        "\ud800",
+        "\udc80" * 64,
+        "\u0660" * 64,
+        "",
+        " " * 64,
+        proof["proof"] + "0",
+        "x" * 1000,
+    ):
+        assert not key.proves({"proof": other}, "n", "worker-0")
 
 
-def test_the_reason_of_a_peer_has_no_escapes():
-    assert given_up({"failed": "a\x1b]0;title\x07b", "by": "worker-1"}) == "ab (says worker-1)"
+def test_any_text_can_be_a_nonce():
+    assert Key().proof("\udc80\ud800\n", "worker-0") != Key().proof("", "worker-0")
+
+
+def test_the_reason_of_a_peer_is_one_line_without_escapes():
+    message = {"failed": "a\x1b]0;title\x07b\ntfdist: ok\r\u2028\udc80", "by": "worker-1\n[worker-0] done"}
+    assert given_up(message) == "ab tfdist: ok\ufffd (says worker-1 [worker-0] done)"
+
+
+def test_a_long_reason_is_sent_in_part():
+    assert len(failure("x" * 10_000, "worker-0")["failed"]) == MAX_TEXT
 
 
 def test_the_peers_of_a_task_are_all_others_but_evaluators():

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -186,6 +186,96 @@ def test_strangers_at_the_leaders_port_do_no_harm(tasks, pool):
         for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in tasks if name != "chief-0"]:
             each.result(timeout=10)
         leader.result(timeout=10)
+
+
+@pytest.mark.parametrize("secret", ["", "s3cret"])
+@pytest.mark.parametrize("proof", ["\udc80", "x\ud800", "\u00e9", "0" * 64, "0" * 10_000, 5, None, ["x"]])
+def test_a_proof_of_any_other_form_costs_its_connection_only(proof, secret, tasks, pool):
+    tasks = with_secret(tasks, secret)
+    leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
+    port = port_of(tasks["chief-0"])
+    wait_until(lambda: port in listening_ports())
+    with socket.create_connection(("localhost", port), timeout=10) as stranger, stranger.makefile("rb") as lines:
+        assert b"nonce" in lines.readline()
+        stranger.sendall(to_line({"task": "worker-1", "nonce": "x", "proof": proof}))
+        assert all(b"refused" in line for line in lines)
+    assert not leader.done()
+    for each in [pool.submit(meet, tasks[name], LONG_S, ignore) for name in tasks if name != "chief-0"]:
+        each.result(timeout=10)
+    leader.result(timeout=10)
+
+
+def test_a_peer_that_gives_up_while_the_others_start_is_named(tasks, pool):
+    leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
+    port = port_of(tasks["chief-0"])
+    wait_until(lambda: port in listening_ports())
+    with socket.create_connection(("localhost", port), timeout=10) as peer, peer.makefile("r") as lines:
+        nonce = json.loads(lines.readline())["nonce"]
+        peer.sendall(to_line({"task": "worker-1", "nonce": "n", "proof": Key("3").proof(nonce, "worker-1")}))
+        assert "missing" in json.loads(lines.readline())
+        others = [pool.submit(meet, tasks[name], LONG_S, ignore) for name in ("worker-0", "ps-0")]
+        while "go" not in json.loads(lines.readline()):
+            pass
+        peer.sendall(to_line({"failed": "too late", "by": "worker-1"}))
+    assert str(leader.exception(timeout=10)) == "too late (says worker-1)"
+    for other in others:
+        other.result(timeout=10)
+
+
+def test_a_peer_that_says_more_than_it_should_is_dropped(tasks, pool):
+    leader = pool.submit(meet, tasks["chief-0"], 3.0, ignore)
+    port = port_of(tasks["chief-0"])
+    wait_until(lambda: port in listening_ports())
+    with socket.create_connection(("localhost", port), timeout=10) as peer:
+        assert "missing" in introduce(peer, "worker-1", Key("3"))
+        peer.sendall(to_line({"go": True}) * 1000)
+        with suppress(ConnectionResetError):
+            assert all(b"missing" in line for line in peer.makefile("rb"))
+    assert ": worker-0, worker-1, ps-0;" in str(leader.exception(timeout=10))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{"proof": "\udc80"}, {"go": True}],
+        [{"nonce": "\udc80\ud800"}, {"nonce": "n"}],
+        [{"nonce": "x" * 100_000}],
+        [{"nonce": "n"}, {"proof": "0" * 64, "missing": "worker-1"}, {"go": True}],
+        [{"nonce": ["n"]}],
+        [{"failed": "no"}],
+        [{"missing": "x" * (1 << 20)}],
+    ],
+)
+def test_a_false_leader_cannot_start_or_end_a_peer(lines, tasks):
+    with socket.create_server(("", port_of(tasks["chief-0"]))) as server:
+
+        def serve():
+            with suppress(OSError):  # the server is closed, or the peer has hung up
+                while True:
+                    connection, _ = server.accept()
+                    with connection, suppress(ConnectionError):
+                        connection.sendall(b"".join(map(to_line, lines)))
+                        connection.recv(1000)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(TfdistError, match=r"something else answers there|closed") as error:
+            meet(tasks["worker-0"], SHORT_S, ignore)
+    assert error.value.exit_code == 75
+
+
+def test_the_refusal_of_a_false_leader_is_one_line(tasks):
+    with socket.create_server(("", port_of(tasks["chief-0"]))) as server:
+
+        def serve():
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.sendall(to_line({"refused": "x\ntfdist: ok\n[worker-0] \x1b[2Jdone"}))
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(TfdistError, match=r"chief-0 of this attempt \(x tfdist: ok \[worker-0\] done\)"):
+            meet(tasks["worker-0"], SHORT_S, ignore)
 
 
 @pytest.mark.parametrize("name", ["chief-0", "worker-0"])
