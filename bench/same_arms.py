@@ -4,6 +4,7 @@ Each bench with such a pair adds a line to same_arms.csv in $XDG_STATE_HOME/tfdi
 """
 
 import csv
+import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from tfdist.bench.statistics import FLOOR, Comparison
 from tfdist.launch.agent_program.system import first_value
+from tfdist.launch.json_files import read_bytes
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.text import counted
 
@@ -100,8 +102,7 @@ def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
 def _measured_pairs(machine: str) -> Iterator[tuple[float, float]]:
     """Ratio and error of each pair of this machine."""
     try:
-        with history_file().open(encoding="utf-8", newline="") as stream:
-            lines = list(csv.DictReader(stream))
+        lines = list(csv.DictReader(io.StringIO(read_bytes(history_file()).decode(), newline="")))
     except (OSError, ValueError, csv.Error):
         return
     whole = [line for line in lines if line.keys() == {*_COLUMNS} and None not in line.values()]
