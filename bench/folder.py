@@ -19,15 +19,18 @@ from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.agent_program.folders import make_folder, why_unsafe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.json_files import load_json, parse_bounded, read_json_lines, reason_of
 from tfdist.launch.runs.rundir import FileIn
 from tfdist.launch.text import plain
-from tfdist.launch.typed_json import Between, PositiveInt, from_json, parse_json, with_texts
+from tfdist.launch.typed_json import Between, PositiveInt, from_json, shown, with_texts
 
 T = TypeVar("T")
 
 FORMAT = 2
 _LONGEST_TEXT = 10_000
 """Characters of a text in a record: a command may be long."""
+MOST_BAD = 1000
+"""Lines of a file that are refused; it is not ours if it has more."""
 
 
 @dataclass(frozen=True)
@@ -99,24 +102,18 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "arm"
 
 
-def parse_printable(text: str) -> Any:
-    """The value of a JSON text that others may have written, `printable`.
-
-    Raises:
-        ValueError: not JSON, or nested too deeply.
-    """
-    try:
-        return printable(parse_json(text))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
 def printable(value: Any, longest: int = _LONGEST_TEXT) -> Any:
     """A JSON value whose texts any terminal and any table can show: on one line, without control characters.
 
     Texts of more than `longest` characters are shortened; different ones stay different.
+
+    Raises:
+        ValueError: nested too deeply.
     """
-    return with_texts(value, partial(_printable, longest=longest))
+    try:
+        return with_texts(value, partial(_printable, longest=longest))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _printable(text: str, longest: int) -> str:
@@ -138,27 +135,37 @@ class Unreadable:
 def read_lines(path: Path, read: Callable[[dict[str, Any]], T]) -> tuple[list[T], list[Unreadable]]:
     """What `read` makes of each line of a file of JSON objects about an arm, and the lines that it refuses.
 
-    Their texts are `printable`.
+    Their texts are `printable`. Once MOST_BAD lines were refused or empty, the rest is not read.
     """
     values: list[T] = []
     bad: list[Unreadable] = []
-    if not path.exists():
-        return values, bad
+    number = left_out = 0
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        for number, line in enumerate(read_json_lines(path), start=1):
+            try:
+                value = printable(parse_bounded(line.decode(errors="replace").encode())) if line else None
+                if isinstance(value, dict):
+                    values.append(read({**value, "arm": printable(value.get("arm"), LONGEST_NAME)}))
+                    continue
+                reason = "incomplete record: no JSON object" if line else ""
+            except json.JSONDecodeError:
+                reason = "truncated, or not JSON"
+            except (TfdistError, ValueError) as error:
+                reason = printable(str(error))
+            left_out += 1
+            if left_out > MOST_BAD:
+                bad.append(
+                    Unreadable(f"{path.name}, line {number}", f"like {MOST_BAD} before it; the rest is not read")
+                )
+                break
+            if reason:
+                bad.append(Unreadable(f"{path.name}, line {number}", reason))
+    except FileNotFoundError:
+        pass
     except OSError as error:
-        return values, [Unreadable(path.name, str(error.strerror))]
-    for number, line in enumerate(lines, start=1):
-        try:
-            value = parse_printable(line) if line else None
-            if isinstance(value, dict):
-                values.append(read({**value, "arm": printable(value.get("arm"), LONGEST_NAME)}))
-            elif line:
-                bad.append(Unreadable(f"{path.name}, line {number}", "incomplete record: no JSON object"))
-        except json.JSONDecodeError:
-            bad.append(Unreadable(f"{path.name}, line {number}", "truncated, or not JSON"))
-        except (TfdistError, ValueError) as error:
-            bad.append(Unreadable(f"{path.name}, line {number}", printable(str(error))))
+        bad.append(Unreadable(path.name, str(error.strerror)))
+    except ValueError as error:
+        bad.append(Unreadable(f"{path.name}, line {number + 1}", str(error)))
     return values, bad
 
 
@@ -169,17 +176,17 @@ def read_bench(root: Path) -> BenchFile | None:
         TfdistError: it is not readable, or of another format.
     """
     path = BenchPaths(root).bench
-    if not path.exists():
-        return None
     try:
-        data = parse_json(path.read_text(encoding="utf-8"))
+        data = load_json(path)
         form = data.get("format") if isinstance(data, dict) else None
         if form != FORMAT:
-            raise TfdistError(f"{path} has format {form!r}: this tfdist reads format {FORMAT}")
+            raise TfdistError(f"{path} has format {shown(form)}: this tfdist reads format {FORMAT}")
         stored = from_json({**printable(data), "suite": {"arms": []}}, BenchFile)  # a suite has the keys of its TOML
         suite = parse_suite(from_json(data.get("suite"), dict[str, Any]), str(path))
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, RecursionError) as error:
-        raise TfdistError(f"{path} cannot be read ({error}): start a new bench") from None
+        raise TfdistError(f"{path} cannot be read ({reason_of(error)}): start a new bench") from None
     return replace(stored, suite=suite)
 
 

@@ -1,5 +1,7 @@
 """Reads the folder of a bench or launch; files that are not readable are listed, not raised."""
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,7 +127,7 @@ def of_turn(start: Record, turn: TurnRecord) -> Record:
 def holds_records(root: Path) -> bool:
     """Whether a bench was started in it, or a launch measured something."""
     paths = BenchPaths(root)
-    return paths.bench.exists() or paths.records.exists()
+    return os.path.exists(paths.bench) or os.path.exists(paths.records)  # noqa: PTH110 - false if it is not readable
 
 
 def read_records(path: Path) -> tuple[list[Record], list[Unreadable]]:
@@ -144,7 +146,7 @@ def last_number(root: Path) -> int:
     """The highest number of a run or record in the folder of a bench, unfinished runs included; 0 without any."""
     runs = (path.name.partition("-")[0] for path in (root / "runs").glob("[0-9]*"))
     orders = [record.order for record in read_records(BenchPaths(root).records)[0]]
-    return max([*(int(number) for number in runs if number.isdigit()), *orders], default=0)
+    return max([*(int(number) for number in runs if re.fullmatch("[0-9]{1,9}", number)), *orders], default=0)
 
 
 def _usable_record(values: dict[str, Any]) -> Record:

@@ -104,8 +104,7 @@ def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
 def _measured_pairs(machine: str) -> Iterator[tuple[float, float]]:
     """Ratio and error of each pair of this machine."""
     try:
-        text = read_bytes(history_file()).decode()
-        lines = list(csv.DictReader(io.StringIO(text, newline="")))
+        lines = list(csv.DictReader(io.StringIO(read_bytes(history_file()).decode(), newline="")))
     except (OSError, ValueError, csv.Error):
         return
     whole = [line for line in lines if line.keys() == {*_COLUMNS} and None not in line.values()]

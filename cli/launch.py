@@ -1,13 +1,11 @@
 """`tfdist launch`, and its job files: the same options in TOML."""
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from enum import Enum
 from functools import partial
-from importlib import import_module
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +36,7 @@ from tfdist.launch.console.lines import LineOptions
 from tfdist.launch.environment import forwarded_variables
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.table import SourceName
+from tfdist.launch.json_files import read_toml
 from tfdist.launch.policy import LOG_LIMIT, Policy
 from tfdist.launch.supervision.metrics import metrics_options
 from tfdist.launch.supervision.termination_log import refusals_logged
@@ -61,15 +60,12 @@ def load_config(path: Path, params: Sequence[Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        with path.open("rb") as stream:
-            table: Mapping[str, Any] = toml.load(stream)
+        return read_toml(path)
     except ValueError as error:
         raise TfdistError(f"--config {path}: not TOML ({error}); correct it") from None
     except OSError as error:
         raise TfdistError(f"--config {path}: {error.strerror}; use a readable TOML file") from None
-    return table
 
 
 def _checked(table: Mapping[str, Any], kinds: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Any]]:

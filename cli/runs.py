@@ -1,17 +1,20 @@
 """`tfdist runs`."""
 
+import errno
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypedDict
 
 import typer
 from rich.filesize import decimal
 
-from tfdist.bench.folder import BenchPaths, read_bench, read_lines
+from tfdist.bench.folder import BenchPaths, printable, read_bench
+from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, AnyRunName, RunsDir
 from tfdist.cli.show.output import agrees, columns_of
@@ -19,11 +22,12 @@ from tfdist.cli.show.past import show_end
 from tfdist.cli.show.rows import aligned
 from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.json_files import dumps
+from tfdist.launch.json_files import LARGEST_JSON, dumps, parse_bounded, read_json_lines, reason_of
 from tfdist.launch.quantities import parse_seconds
-from tfdist.launch.redact import redact_command
-from tfdist.launch.runs.state import OldRun, Run, delete, find_run, list_runs, old_runs, read_run, tasks_of
+from tfdist.launch.redact import redact_command, safe_text
+from tfdist.launch.runs.state import OldRun, Run, delete, find_run, list_runs, old_runs, read_run, tasks_of, unreadable
 from tfdist.launch.text import ago, counted, duration, plain
+from tfdist.launch.typed_json import from_json
 from tfdist.models.record import RecordStatus
 
 
@@ -120,8 +124,8 @@ def runs(
       tfdist runs --runs-dir /data/runs --json
       tfdist runs --prune 30d
 
-    The state is running, ok, failed, timeout, interrupted, refused (no task was started), or lost (the launcher was
-    killed).
+    The state is running, ok, failed, timeout, interrupted, refused (no task was started), lost (the launcher was
+    killed), or unreadable (WHY says which file).
 
     --prune deletes only your own runs, and none that still runs or whose checkpoints a running one uses.
     """
@@ -137,8 +141,7 @@ def runs(
 
     recent = list_runs(runs_dir)[:limit]
     if json:
-        entries = [{**run.to_json(), "what": _what(run), "bytes": _size(run.run_dir.path)} for run in recent]
-        typer.echo(dumps({"format": 1, "runs": entries}))
+        typer.echo(dumps({"format": 1, "runs": [_Entry.of(run).to_json() for run in recent]}))
         return
     rows = [*map(_row, recent), *(_benches() if runs_dir == RUNS_DIR else ())]
     if rows:
@@ -179,30 +182,103 @@ _MOST_WHAT = 40
 """Characters of a command."""
 
 
+_PATIENCE_S = 1.0
+"""Seconds for the folder of a run or bench in a list of many."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A run in the list."""
+
+    run: Run
+    hosts: int = 0
+    """0: unknown."""
+    size: int | None = None
+    """Bytes of all files; None: unknown."""
+    what: str = ""
+
+    @classmethod
+    def of(cls, run: Run) -> "_Entry":
+        """What the folder says. Whatever is in it, the other runs are listed."""
+        try:
+            hosts = len(set(tasks_of(run.run_dir, LARGEST_JSON).values()))
+            return cls(run, hosts, _size(run.run_dir.path), _what(run))
+        except Exception as error:
+            return cls(unreadable(run, error))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {**self.run.to_json(), "what": self.what, "bytes": self.size}
+
+
 def _row(run: Run) -> tuple[float, tuple[str, ...]]:
     """The start, seconds since 1970, and the texts."""
-    time_s = "" if run.wall_s is None else duration(run.wall_s)
-    hosts = len(set(tasks_of(run.run_dir).values()))
-    texts = (str(run.state), time_s, str(hosts or ""), decimal(_size(run.run_dir.path)), _what(run))
+    entry = _Entry.of(run)
+    run, time_s = entry.run, "" if run.wall_s is None else duration(run.wall_s)
+    texts = (str(run.state), time_s, str(entry.hosts or ""), _decimal(entry.size), entry.what)
     return run.started, (run.name, _started(run.started), *texts, " ".join(run.reason.split()))
 
 
 def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
     """Start and row, like that of `_row`, of each bench in this folder; they have no launcher that could be asked."""
     for file in Path("bench_results").glob("*/bench.json"):
-        with suppress(TfdistError, OSError, ValueError):
-            bench, paths, started = read_bench(file.parent), BenchPaths(file.parent), file.stat().st_mtime
-            if bench is not None:
-                done = len(read_lines(paths.turns, dict)[0])
-                time_s = duration(paths.turns.stat().st_mtime - started) if done else ""
-                records = read_lines(paths.records, dict)[0]
-                refused = {each["arm"] for each in records if each.get("status") == RecordStatus.REFUSED}
-                texts = (time_s, str(len(bench.hosts)), decimal(_size(file.parent)), bench.command[:_MOST_WHAT])
-                why = f"{done} of {counted(sum(run.arm not in refused for run in bench.plan), 'turn')}"
-                yield started, (str(file.parent), _started(started), "bench", *texts, why)
+        started = 0.0
+        try:
+            started = file.lstat().st_mtime
+            texts = _bench_texts(file.parent, file.stat().st_mtime)
+        except Exception as error:  # whatever is in one folder, the others are listed
+            texts = ("", "", "", "", " ".join(f"cannot be read: {reason_of(error)}"[:200].split()))
+        yield started, (safe_text(str(file.parent)), _started(started), "bench", *texts)
+
+
+def _bench_texts(root: Path, started: float) -> tuple[str, ...]:
+    """Time, hosts, size, command and turns of a bench."""
+    until = time.monotonic() + _PATIENCE_S
+    bench, paths = read_bench(root), BenchPaths(root)
+    if bench is None:
+        raise TfdistError(f"{paths.bench.name} is missing")
+    done = sum(1 for line in _lines(paths.turns, until) if line)
+    time_s = duration(paths.turns.stat().st_mtime - started) if done else ""
+    # to parse all lines of a long bench takes minutes
+    lines = [line for line in _lines(paths.records, until) if b'"refused"' in line]
+    refused = {arm for arm, status in map(_arm_and_status, lines) if status == RecordStatus.REFUSED}
+    turns = counted(sum(run.arm not in refused for run in bench.plan), "turn")
+    return time_s, str(len(bench.hosts)), _decimal(_size(root)), bench.command[:_MOST_WHAT], f"{done} of {turns}"
+
+
+class _Line(TypedDict, total=False):
+    arm: str
+    status: str
+
+
+def _arm_and_status(line: bytes) -> tuple[str, str]:
+    """Of a line of records.jsonl; empty if it is none."""
+    with suppress(ValueError):
+        values = from_json(parse_bounded(line), _Line)
+        return printable(values.get("arm", ""), LONGEST_NAME), values.get("status", "")
+    return "", ""
+
+
+def _lines(path: Path, until: float) -> Iterator[bytes]:
+    """The lines of a file of JSON lines; none without the file.
+
+    Raises:
+        OSError: it cannot be read, or not until then.
+        ValueError: a line is too long.
+    """
+    with suppress(FileNotFoundError):
+        for line in read_json_lines(path):
+            if time.monotonic() > until:
+                raise TimeoutError(errno.ETIMEDOUT, f"{path.name} takes more than {_PATIENCE_S:g} s", str(path))
+            yield line
+
+
+def _decimal(size: int | None) -> str:
+    return "?" if size is None else decimal(size)
 
 
 def _started(at: float) -> str:
+    at = min(max(at, 0.0), float(1 << 37))  # as clocks can show it
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(at))} ({ago(time.time() - at)})"
 
 
@@ -212,11 +288,13 @@ def _what(run: Run) -> str:
     return f"{saved.spec.strategy} {redact_command(saved.command)}"[:_MOST_WHAT].rstrip() if saved else ""
 
 
-def _size(folder: Path) -> int:
-    """Bytes of all files. A running job may remove some meanwhile."""
-    size = 0
+def _size(folder: Path) -> int | None:
+    """Bytes of all files; None if they are too many to count. A running job may remove some meanwhile."""
+    size, until = 0, time.monotonic() + _PATIENCE_S
     for parent, _, names in os.walk(folder):
         for name in names:
+            if time.monotonic() > until:
+                return None
             with suppress(OSError):
                 size += Path(parent, name).lstat().st_size
     return size

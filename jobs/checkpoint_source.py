@@ -1,17 +1,17 @@
 """A run or a folder whose checkpoints are resumed or exported."""
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import read_json
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import LAST, find_run
-from tfdist.launch.text import shortened
+from tfdist.launch.text import is_path, shortened
+from tfdist.launch.typed_json import from_json
 from tfdist.models.checkpoints import Checkpointing, CheckpointList, Manifest, list_checkpoints
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
@@ -35,14 +35,23 @@ class SavedSpec:
 
 def read_saved_spec(run_dir: RunDir) -> SavedSpec | None:
     """The inverse of `to_json`; None if the file is missing, or another version of tfdist wrote it."""
-    values = read_json(run_dir.spec)
-    with suppress(TypeError, AttributeError, TfdistError):
-        command: Sequence[str] = values.pop("command", ())
-        checkpoints = values.pop("checkpointing", None)
+    with suppress(ValueError, TfdistError):
+        values = from_json(read_json(run_dir.spec), dict[str, Any])
+        saved = from_json(values, _Saved)
+        command, checkpointing = saved.get("command", ()), saved.get("checkpointing")
+        if checkpointing is not None and not is_path(checkpointing.folder):
+            return None
         kind = StrategyChoice if command else TrainingSpec
-        checkpointing = Checkpointing(**checkpoints) if checkpoints is not None else None
-        return SavedSpec(kind.from_json(values), tuple(command), checkpointing)
+        spec = kind.from_json({name: value for name, value in values.items() if name not in _Saved.__annotations__})
+        return SavedSpec(spec, command, checkpointing)
     return None
+
+
+class _Saved(TypedDict, total=False):
+    """What `SavedSpec.to_json` adds to the spec."""
+
+    command: tuple[str, ...]
+    checkpointing: Checkpointing | None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tfdist.jobs import inherit as rules
@@ -20,6 +19,7 @@ from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.inherit.leader import Key, Rendezvous
 from tfdist.launch.inherit.table import earlier_on_host, inherited
 from tfdist.launch.job import Job, Program, program_of
+from tfdist.launch.json_files import read_bytes
 from tfdist.launch.machine import BUSY, Machines, combined, local_machines
 from tfdist.launch.supervision.restarts import SavedState
 from tfdist.launch.text import counted, did_you_mean
@@ -260,7 +260,7 @@ def _source(words: tuple[str, ...]) -> str:
     if words[:1] == ("-c",):
         return " ".join(words[1:2])
     try:
-        return Path(words[0]).read_text(encoding="utf-8", errors="replace")
+        return read_bytes(words[0]).decode(errors="replace")
     except (OSError, IndexError, ValueError):
         return ""
 

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import read_input
 
 _OWN = (
     "TF_GRPC_REUSE_PORT", "TFDIST_SPEC", "TFDIST_STRATEGY_CHOICE", "TFDIST_TASK", "TFDIST_AGENT", "TFDIST_EVENTS_FD",
@@ -71,7 +72,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         TfdistError: the file cannot be read, or a line is not NAME=VALUE.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        lines = read_input(path).decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         raise TfdistError(f"--env-file {path}: not UTF-8 text; save it as UTF-8") from None
     except OSError as error:

@@ -1,18 +1,33 @@
-"""The JSON files of tfdist. NaN and infinity become null, and a file is replaced whole or not at all."""
+"""Files that others may have written, and the JSON files of tfdist.
+
+A file is read up to a limit, and is a regular one. In JSON, NaN and infinity become null; a file is replaced whole or
+not at all.
+"""
 
 import errno
 import json
 import math
 import os
 import stat
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tfdist.launch.agent_program.text import too_many_values
 from tfdist.launch.typed_json import parse_json
 
 LARGEST = 64 << 20
 """Bytes of a file that is read whole; those of tfdist are smaller."""
+LARGEST_JSON = 8 << 20
+"""Bytes of one JSON value: of a file about a run or a bench, as with more than 1,000 hosts, or of a line of records."""
+BYTES_OF_A_VALUE = 20
+"""A JSON text has fewer values than its largest number of bytes over this; each takes up to 200 bytes of memory."""
+LARGEST_INPUT = 4 << 20
+"""Bytes of a file that a user writes, as a hostfile of 10,000 lines."""
+LARGEST_RECORDS = 1 << 30
+"""Bytes of a file of JSON lines."""
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags of a file that must not exist, not even as a link to another one."""
 
@@ -44,18 +59,90 @@ def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
         OSError: it cannot be opened, is no regular file, or has more than `limit` bytes.
     """
     with open_regular(path) as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise OSError(errno.EFBIG, f"larger than {limit:,} bytes", str(path))
-    return data
+        return _at_most(file, limit, path)
 
 
-def read_json(path: Path) -> Any:
-    """The value in a file; None if it cannot be read, is not a regular file of at most 64 MiB, or is not JSON."""
+def read_input(path: Path | str) -> bytes:
+    """The content of a file that the user names. It may be a stream, as in `--hostfile <(command)` or /dev/stdin.
+
+    Raises:
+        OSError: it cannot be opened, or has more than LARGEST_INPUT bytes, as /dev/zero has.
+    """
+    with Path(path).open("rb") as file:
+        return _at_most(file, LARGEST_INPUT, path)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in a file that the user names, as `read_input` reads it.
+
+    Raises:
+        OSError: it cannot be opened, or is too large.
+        ValueError: it is not TOML, or nested too deeply.
+    """
+    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    text = read_input(path).decode().replace("\r\n", "\n")
     try:
-        return parse_json(read_bytes(path))
+        table: dict[str, Any] = toml.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return table
+
+
+def _at_most(file: BinaryIO, limit: int, path: Path | str) -> bytes:
+    if os.fstat(file.fileno()).st_size <= limit and len(data := file.read(limit + 1)) <= limit:
+        return data
+    raise OSError(errno.EFBIG, f"larger than {limit >> 20} MiB", str(path))
+
+
+def load_json(path: Path, limit: int = LARGEST_JSON) -> Any:
+    """The value in a file that anybody may have put there.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or has more than `limit` bytes.
+        ValueError: it is not JSON, has too many values, or is nested too deeply.
+    """
+    return parse_bounded(read_bytes(path, limit), limit)
+
+
+def parse_bounded(data: bytes, limit: int = LARGEST_JSON) -> Any:
+    """The value of a JSON text from outside, in memory that `limit`, its largest number of bytes, bounds.
+
+    Raises:
+        ValueError: it is not JSON, has too many values, or is nested too deeply.
+    """
+    most = limit // BYTES_OF_A_VALUE
+    if too_many_values(data, most):
+        raise ValueError(f"more than {most:,} values")
+    return parse_json(data)
+
+
+def read_json(path: Path, limit: int = LARGEST_JSON) -> Any:
+    """The value in a file; None where `load_json` raises an error."""
+    try:
+        return load_json(path, limit)
     except (OSError, ValueError):
         return None
+
+
+def read_json_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file of JSON lines that anybody may have put there.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or has more than LARGEST_RECORDS bytes.
+        ValueError: the next line has more than LARGEST_JSON bytes; no more lines follow.
+    """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_RECORDS:
+            raise OSError(errno.EFBIG, f"larger than {LARGEST_RECORDS >> 20} MiB", str(path))
+        while line := file.readline(LARGEST_JSON + 1):
+            if len(line) > LARGEST_JSON:
+                raise ValueError(f"longer than {LARGEST_JSON >> 20} MiB; it and the lines after it are not read")
+            yield line.removesuffix(b"\n")
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file could not be read, in a message that names it."""
+    return str((isinstance(error, OSError) and error.strerror) or error)
 
 
 def save_json(path: Path, data: Any) -> None:

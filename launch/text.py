@@ -1,5 +1,6 @@
 """Numbers, lists of names, suggestions, and texts of others in messages."""
 
+import os
 import re
 import signal
 from collections.abc import Iterable
@@ -95,6 +96,14 @@ def is_utf8(text: str) -> bool:
     return text.isascii() or _SURROGATE.search(text) is None
 
 
+def is_path(text: str) -> bool:
+    """Whether the system takes it for a path: without a NUL, and without surrogates that stand for no byte."""
+    try:
+        return bool(text) and b"\0" not in os.fsencode(text)
+    except ValueError:
+        return False
+
+
 def shortened(names: Iterable[str], most: int = 4, between: str = ", ") -> str:
     """`a, b, c`, each name once; of more than `most` the first ones and how many more: `a, b, c, d and 5 more`."""
     every = list(dict.fromkeys(names))
@@ -108,6 +117,14 @@ def listed(names: Iterable[str]) -> str:
     if len(every) > 4:
         return shortened(every)
     return " and ".join(filter(None, (", ".join(every[:-1]), *every[-1:])))
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def spreadsheet_text(text: str) -> str:
+    """The text as a cell of a CSV file: one that a spreadsheet would compute gets a ' before it."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def last_line(text: str) -> str:

@@ -139,10 +139,14 @@ def _reader(kind: Any) -> _Read:
     return _SCALARS[kind]
 
 
-def _refuse(value: Any, expected: str) -> Any:
+def shown(value: Any) -> str:
+    """A JSON value in a message: at most 80 characters; of lists and objects only the type."""
     value = value[:80] if isinstance(value, str) else value
-    text = repr(value) if isinstance(value, int | float | str) else type(value).__name__
-    raise ValueError(f"{text[:80]} is not {expected}")
+    return (repr(value) if isinstance(value, int | float | str | None) else type(value).__name__)[:80]
+
+
+def _refuse(value: Any, expected: str) -> Any:
+    raise ValueError(f"{shown(value)} is not {expected}")
 
 
 def _read_any(value: Any) -> Any:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import LARGEST_JSON, parse_bounded, read_bytes
 from tfdist.launch.text import listed
-from tfdist.launch.typed_json import from_json, parse_json
+from tfdist.launch.typed_json import from_json
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.choice import StrategyChoice
@@ -117,7 +118,7 @@ class Manifest:
         Raises:
             ValueError: the text is something else.
         """
-        data = parse_json(text)
+        data = parse_bounded(text.encode())
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError(f"not a manifest of format {FORMAT}")
         return from_json(data, cls)
@@ -132,7 +133,7 @@ class Files:
 
     def text(self, path: str) -> str:
         """The content of a text file."""
-        return Path(path).read_text(encoding="utf-8")
+        return read_bytes(path, LARGEST_JSON).decode()
 
     def size(self, path: str) -> int:
         """Bytes of a file."""

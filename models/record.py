@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict, TypeVar
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import finite
 from tfdist.launch.str_enum import StrEnum
-from tfdist.launch.typed_json import Between, Has, PositiveFloat, PositiveInt, Seconds, from_json
+from tfdist.launch.typed_json import Between, Has, PositiveFloat, PositiveInt, Seconds, from_json, shown
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.strategy_check import StrategyCheck
 
@@ -231,7 +231,7 @@ class _Versioned:
             TfdistError: another format version, or an incomplete line.
         """
         if data.get("format") != FORMAT:
-            raise TfdistError(f"a {cls.NAME} of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
+            raise TfdistError(f"a {cls.NAME} of format {shown(data.get('format'))}: this tfdist reads format {FORMAT}")
         try:
             return from_json(data, cls)
         except ValueError as error:

@@ -8,7 +8,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.typed_json import Count, PositiveInt, from_json, parse_json
+from tfdist.launch.typed_json import Count, PositiveInt, from_json, parse_json, shown
 from tfdist.strategies.catalog import Exchange, exchange_of
 from tfdist.strategies.options import Communication, CrossDevice, GpuThreads, Keras, Placement, StrategyName
 
@@ -123,7 +123,7 @@ class StrategyChoice:
             TfdistError: another format version, an unknown key, or a value outside its choices.
         """
         if data.get("format") != FORMAT:
-            raise TfdistError(f"a spec of format {data.get('format')!r}: this tfdist reads format {FORMAT}")
+            raise TfdistError(f"a spec of format {shown(data.get('format'))}: this tfdist reads format {FORMAT}")
         values = {key: value for key, value in data.items() if key != "format"}
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:

@@ -1,16 +1,15 @@
 """The folder of `tfdist collectives`: collectives.json says what was measured where, collectives.jsonl the figures."""
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from tfdist.bench.folder import parse_printable, read_lines
+from tfdist.bench.folder import printable, read_lines
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import append_line, dumps, save_json
+from tfdist.launch.json_files import append_line, dumps, load_json, read_bytes, replace_file, save_json
 from tfdist.launch.runs.rundir import FileIn
-from tfdist.launch.typed_json import Between, Count, PositiveFloat, PositiveInt, from_json
+from tfdist.launch.typed_json import Between, Count, PositiveFloat, PositiveInt, from_json, shown
 from tfdist.models.collectives.spec import CollectiveOp, algbw, bus_factor
 from tfdist.models.record import MeasuredLink
 from tfdist.strategies.options import GradientDtype
@@ -127,7 +126,7 @@ def copy_collectives(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for file in (SweepFolder(source).header, SweepFolder(source).lines):
         if file.exists():
-            shutil.copyfile(file, target / file.name)
+            replace_file(target / file.name, read_bytes(file))
 
 
 def read_collectives(root: Path) -> Sweep:
@@ -138,13 +137,15 @@ def read_collectives(root: Path) -> Sweep:
     """
     files = SweepFolder(root)
     try:
-        data = parse_printable(files.header.read_text(encoding="utf-8"))
+        data = printable(load_json(files.header))
     except (OSError, ValueError):
         data = None
     if not isinstance(data, dict):
         raise TfdistError(f"{root} has no readable collectives.json: give the folder of a `tfdist collectives`")
     if data.get("format") not in (1, FORMAT):
-        raise TfdistError(f"{files.header} has format {data.get('format')!r}: this tfdist reads formats 1 and {FORMAT}")
+        raise TfdistError(
+            f"{files.header} has format {shown(data.get('format'))}: this tfdist reads formats 1 and {FORMAT}"
+        )
     try:
         header = from_json(data, SweepHeader)
     except ValueError as error:

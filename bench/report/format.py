@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 from tfdist.bench.table import EMPTY, Column, Table
+from tfdist.launch.text import spreadsheet_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,14 +78,11 @@ def difference(comparison: Comparison) -> str:
     return "no measurable difference" if unsure else f"measurably {comparison.verdict}"
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 def to_csv(table: "pd.DataFrame") -> str:
     """Six significant digits; a missing value is an empty cell. Texts that a spreadsheet would compute begin with '."""
 
     def as_text(cell: Any) -> Any:
-        return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+        return spreadsheet_text(cell) if isinstance(cell, str) else cell
 
     texts = {name: table[name].map(as_text) for name in table.select_dtypes(["object", "string"])}
     text: str = table.assign(**texts).to_csv(index=False, float_format="%.6g", lineterminator="\n")

@@ -14,8 +14,11 @@ from tfdist.bench.report.markdown import markdown
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.same_arms import remember
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.json_files import replace_file, save_json
-from tfdist.launch.typed_json import from_json, parse_json
+from tfdist.launch.json_files import read_json, replace_file, save_json
+from tfdist.launch.typed_json import from_json
+
+_LARGEST = 16 << 20
+"""Bytes of report.json."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ def write_page(page: Page, out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         files = {**dict(_files_of(page.sections)), "report.md": markdown(page).encode(errors="replace")}
         files[page_path.name] = render(page).encode(errors="replace")
-        with suppress(ValueError, FileNotFoundError):  # the charts and tables of the report that is replaced
-            for name in from_json(parse_json((out / "report.json").read_bytes()), _ReportFiles).files:
+        with suppress(ValueError):  # the charts and tables of the report that is replaced
+            for name in from_json(read_json(out / "report.json", _LARGEST), _ReportFiles).files:
                 if name not in files and Path(name).name == name and name.endswith((".png", ".csv")):
                     (out / name).unlink(missing_ok=True)
         for name, data in files.items():

@@ -1,10 +1,8 @@
 """A TOML file -> a Suite: the arms that a bench compares, checked as far as that is possible without a machine."""
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,13 @@ from typing import Any
 from tfdist.bench.suites.arm import Arm, check_keys, check_value, parse_arms
 from tfdist.jobs.presets import PRESETS
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.json_files import read_toml
 from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.text import did_you_mean
 from tfdist.strategies.choice import field_types
 from tfdist.strategies.options import option_text
 
 MOST_ROUNDS = 100_000
-_toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 _BUILT_IN = Path(__file__).parent
 _IN_SECONDS = ("turn", "warmup", "window", "timeout")
 """Keys whose field ends with `_s`."""
@@ -103,8 +101,7 @@ def load_suite(name_or_file: str) -> Suite:
     is_file = "/" in name_or_file or name_or_file.endswith(".toml")
     path = Path(name_or_file) if is_file else _BUILT_IN / f"{name_or_file}.toml"  # whatever is in the current folder
     try:
-        with path.open("rb") as stream:
-            return parse_suite({"name": path.stem, **_toml.load(stream)}, str(name_or_file))
+        return parse_suite({"name": path.stem, **read_toml(path)}, str(name_or_file))
     except ValueError as error:
         raise TfdistError(f"the suite {name_or_file} is not TOML: {error}") from None
     except OSError as error:

@@ -22,7 +22,7 @@ from tfdist.launch.console.table import LiveTable
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan
-from tfdist.launch.json_files import dumps
+from tfdist.launch.json_files import dumps, open_regular
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.follow import POLL_S, STREAMS, RunFollower, wait_for_end
 from tfdist.launch.runs.rundir import RunDir
@@ -111,7 +111,8 @@ def show_end(run: Run, json: bool, console: PrefixedLines | None = None) -> int:
 def _command(run_dir: RunDir) -> str:
     """The command of the launch; empty if it is not known."""
     try:
-        with run_dir.commands.open(encoding="utf-8", errors="replace") as file:
-            return safe_text(shlex.join(["tfdist", *shlex.split(file.readline(1 << 16))[1:]]))
+        with open_regular(run_dir.commands) as file:
+            line = file.readline(1 << 16).decode(errors="replace")
+        return safe_text(shlex.join(["tfdist", *shlex.split(line)[1:]]))
     except (OSError, ValueError):
         return ""

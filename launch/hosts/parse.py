@@ -12,6 +12,7 @@ from typing import Any
 from tfdist.launch.cluster import ROLES
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
+from tfdist.launch.json_files import read_input
 from tfdist.launch.text import CONTROLS, check_name, shortened
 
 MAX_HOSTS = 10_000
@@ -124,10 +125,12 @@ def parse_hostfile(path: Path) -> tuple[Host, ...]:
     Raises:
         TfdistError: the file is not readable or has no hosts, or a line is invalid. The message names file and line.
     """
+    data = b""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        data = read_input(path)
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line_number = path.read_bytes()[: error.start].count(b"\n") + 1
+        line_number = data[: error.start].count(b"\n") + 1
         raise TfdistError(f"--hostfile {path}, line {line_number}: not UTF-8 text; save the file as UTF-8") from None
     except OSError as error:
         raise TfdistError(f"--hostfile {path}: {error.strerror}; use a file with one host per line") from None

@@ -1,5 +1,6 @@
 """Follow a run through its folder: logs as they grow, and events as the messages that the launcher received."""
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,7 @@ from typing import get_args
 from tfdist.launch.agent_program.text import end_of_characters
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Output, StreamName
+from tfdist.launch.json_files import LARGEST_JSON, open_regular
 from tfdist.launch.runs.launcher import read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_run, tasks_of
@@ -42,9 +44,9 @@ class GrowingFile:
     def read(self) -> bytes:
         """Up to CHUNK bytes that were added; empty if there are none, or no file yet."""
         try:
-            if self.path.stat().st_size <= self.offset:
-                return b""
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
+                if os.fstat(file.fileno()).st_size <= self.offset:
+                    return b""
                 file.seek(self.offset)
                 data = file.read(CHUNK)
         except OSError:
@@ -146,12 +148,14 @@ class RunFollower:
         self._last_steps = set(chain.from_iterable(steps.values()))
 
     def _find_logs(self) -> None:
-        order = {task: index for index, task in enumerate(tasks_of(self.run_dir))} if not self._logs else {}
+        order = (
+            {task: index for index, task in enumerate(tasks_of(self.run_dir, LARGEST_JSON))} if not self._logs else {}
+        )
         attempts = sorted(self.run_dir.attempts(), key=lambda key: (key[0], order.get(key[1], 0), key[1]))
         for attempt, task in attempts:
             for stream in self.streams:
                 path = self.run_dir.log(task, stream, attempt)
-                if path.exists():
+                if os.path.exists(path):  # noqa: PTH110 - Path.exists() raises PermissionError
                     self._logs.setdefault((attempt, task, stream), GrowingFile(path))
 
 
@@ -194,9 +198,9 @@ def _step_of(line: str) -> str:
 def _offset_of_tail(path: Path, lines: int) -> int:
     """Where the last `lines` lines of a file start, but at most CHUNK bytes before its end."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - CHUNK))
-            data = file.read()
+        with open_regular(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - CHUNK))
+            data = file.read(2 * CHUNK)  # it may grow meanwhile
             end = file.tell()
     except OSError:
         return 0

@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from tfdist.launch.typed_json import Between, Time, from_json, parse_json
 
 ANSWER_S = 5.0
 """Time for a request to arrive once a client has connected, and for its answer; `connections.SECONDS` for both."""
+STATUS_S = 1.0
+"""Time for an answer that only says whether a launcher listens; without one it does."""
 STOPPED_BY = "tfdist stop"
 """The command in the outcome of a run that a request has stopped."""
 _LONGEST = 1 << 16
@@ -54,7 +57,7 @@ def serve(run_dir: RunDir, inbox: Inbox, running: Callable[[], Sequence[str]]) -
         yield
 
 
-def request(run_dir: RunDir, name: str) -> tuple[str, ...]:
+def request(run_dir: RunDir, name: str, timeout_s: float = ANSWER_S) -> tuple[str, ...]:
     """Send a `status`, `stop` or `stacks` request to a run's launcher. Anybody may have made a socket like its own.
 
     The stacks are then added to stacks.txt of each task, and events.jsonl says when.
@@ -67,27 +70,40 @@ def request(run_dir: RunDir, name: str) -> tuple[str, ...]:
     """
     with ExitStack() as stack:
         client = stack.enter_context(socket.socket(socket.AF_UNIX))
-        client.settimeout(ANSWER_S)
+        client.settimeout(timeout_s)
         folder = os.open(run_dir.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
         client.connect(_address(folder, run_dir))
         client.sendall(to_line({"request": name}))
-        line = _line(client)
+        line = _line(client, timeout_s)
     try:
         return tuple(map(safe_text, from_json(parse_json(line), tuple[str, ...])))
     except ValueError:  # the launcher ended while it answered
         raise ConnectionRefusedError(f"no answer from {run_dir.control}") from None
 
 
-def answers(run_dir: RunDir) -> bool:
+def answers(run_dir: RunDir, timeout_s: float = STATUS_S) -> bool:
     """Whether a launcher listens on the run's socket, also a suspended one. A full disk holds no other trace of it."""
     try:
-        request(run_dir, "status")
-    except TimeoutError:
+        request(run_dir, "status", timeout_s)
+    except (TimeoutError, BlockingIOError):  # the latter: many have asked it, and it has accepted none
         return True
     except OSError:
         return False
     return True
+
+
+def answering(run_dirs: Sequence[RunDir]) -> list[RunDir]:
+    """Those of the runs that `answers` is true of. They are asked at the same time, and all have STATUS_S together."""
+    until = time.monotonic() + STATUS_S
+
+    def ask(run_dir: RunDir) -> bool:
+        return answers(run_dir, max(0.01, until - time.monotonic()))
+
+    if not run_dirs:
+        return []
+    with ThreadPoolExecutor(min(len(run_dirs), 64)) as pool:
+        return [run_dir for run_dir, found in zip(run_dirs, pool.map(ask, run_dirs), strict=True) if found]
 
 
 def _listener(run_dir: RunDir, stack: ExitStack) -> socket.socket:
@@ -113,8 +129,8 @@ def _address(folder: int, run_dir: RunDir) -> str:
     return f"/proc/self/fd/{folder}/{run_dir.control.name}"
 
 
-def _line(stream: socket.socket) -> bytes:
-    reader, until = LineReader(_LONGEST), time.monotonic() + ANSWER_S
+def _line(stream: socket.socket, timeout_s: float = ANSWER_S) -> bytes:
+    reader, until = LineReader(_LONGEST), time.monotonic() + timeout_s
     lines: list[bytes] = []
     while not lines:
         stream.settimeout(max(0.001, until - time.monotonic()))  # for all of it, however it drips

@@ -1,17 +1,24 @@
 """Where TensorFlow placed operations: a table from the logs of a run with log_device_placement."""
 
+import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
+from tfdist.launch.json_files import open_regular
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.text import spreadsheet_text
 
 _PLACED = re.compile(rb"[ /]placer\.cc:\d+\] \S+: \((\w+)\): (/job:\S+)")
 """A node of a graph, as placer.cc of TensorFlow logs it on stderr. Eager operations are graphs of their own."""
 _DEVICE = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:(\w+:\d+)")
 _NOT_OPERATIONS = (b"_Arg", b"_DeviceArg", b"_Retval", b"_DeviceRetval")
 """Arguments and results of a function."""
+_LONGEST_LINE = 1 << 16
+"""Bytes of a line; the rest of a longer one is another."""
 HEADER = ("task", "operation", "device", "nodes")
 
 
@@ -23,10 +30,8 @@ def placed_in(run_dir: RunDir) -> Counter[tuple[str, str, str]]:
     """
     placed: Counter[tuple[str, str, str]] = Counter()
     for task, attempt in {task: attempt for attempt, task in run_dir.attempts()}.items():
-        log = run_dir.log(task, "stderr", attempt)
-        if log.exists():
-            with log.open("rb") as lines:
-                placed.update((task, *node) for node in nodes(lines))
+        with suppress(FileNotFoundError), open_regular(run_dir.log(task, "stderr", attempt)) as log:
+            placed.update((task, *node) for node in nodes(iter(lambda: log.readline(_LONGEST_LINE), b"")))
     return placed
 
 
@@ -55,5 +60,7 @@ def save_placement(writer: RunWriter) -> str:
     if not placed:
         return "no operation was placed: --set log_device_placement=true acts in tfdist.strategies.current()"
     rows = [HEADER, *((*key, str(number)) for key, number in sorted(placed.items()))]
-    writer.save_text(writer.run_dir.placement, "".join(f"{','.join(row)}\n" for row in rows))
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([map(spreadsheet_text, row) for row in rows])
+    writer.save_text(writer.run_dir.placement, table.getvalue())
     return f"operations by device: {writer.run_dir.placement}"

@@ -4,19 +4,20 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from tfdist.launch.agent_program.optional import CLOCK_BOOTTIME
-from tfdist.launch.diagnosis.history import Outcome
+from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import read_json
+from tfdist.launch.json_files import LARGEST, load_json, read_json, reason_of
 from tfdist.launch.redact import safe_text
-from tfdist.launch.runs.launcher import Launcher, answers, read_launcher
+from tfdist.launch.runs.launcher import Launcher, answering, answers, read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import did_you_mean, shortened
@@ -24,6 +25,10 @@ from tfdist.launch.typed_json import Seconds, from_json, with_texts
 
 LAST = "last"
 """Stands for the newest run of this user."""
+_LATEST = float(1 << 37)
+"""Seconds since 1970 that `datetime` can hold."""
+_MOST_TEXT = 1 << 19
+"""Characters of all different texts in a file."""
 _STARTING_S = 60.0
 """A folder without any file counts as a run that starts for this long."""
 _AHEAD_S = 60.0
@@ -43,6 +48,8 @@ class RunState(StrEnum):
     """No task was started."""
     LOST = "lost"
     """The launcher ended without an outcome: it was killed, or the machine restarted."""
+    UNREADABLE = "unreadable"
+    """Its files cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class Run:
 class _OutcomeFields(TypedDict, total=False):
     """What all outcomes have, those of launches that were refused too. Anybody may have written the file."""
 
-    status: RunState
+    status: Status | Literal["refused"]
     wall_s: Seconds
     exit_code: int
     reason: str
@@ -99,14 +106,18 @@ class _OutcomeFields(TypedDict, total=False):
 
 def read_run(run_dir: RunDir) -> Run:
     """The run in a folder."""
+    return _read(run_dir, answers)
+
+
+def _read(run_dir: RunDir, listens: Callable[[RunDir], bool]) -> Run:
+    """The run in a folder. `listens`: whether a launcher that the folder does not name listens on the run's socket."""
     ending, launcher = _ending(run_dir), read_launcher(run_dir)
-    started = launcher.started if launcher else run_dir.created or 0.0
-    if not started:
-        with suppress(OSError):
-            started = run_dir.path.stat().st_mtime
-    state = _state(run_dir, ending, launcher, started)
-    if state is RunState.LOST and (ending := _ending(run_dir)):  # it has written its outcome and ended since
-        state = _state(run_dir, ending, launcher, started)
+    started = _started(run_dir, launcher)
+    state = _state(run_dir, ending, launcher, started, listens)
+    if state is RunState.LOST and "status" in (
+        ending := _ending(run_dir)
+    ):  # it has written its outcome and ended since
+        state = _state(run_dir, ending, launcher, started, listens)
     wall_s, remark = ending.get("wall_s"), ""
     if state is RunState.RUNNING:
         wall_s = max(0.0, time.time() - started)
@@ -122,9 +133,28 @@ def read_run(run_dir: RunDir) -> Run:
 def read_outcome(run_dir: RunDir) -> Outcome | None:
     """The outcome of a run; None if it has none yet, or if nothing was started."""
     with suppress(ValueError):
-        values = with_texts(from_json(read_json(run_dir.outcome), dict[str, Any]), safe_text)
-        return replace(from_json(values, Outcome), run_dir=str(run_dir.path))
+        values = from_json(read_json(run_dir.outcome), dict[str, Any]) | {"hosts": {}, "records": {}}
+        return replace(from_json(_safe(values), Outcome), run_dir=str(run_dir.path))
     return None
+
+
+def _safe(value: Any) -> Any:
+    """A JSON value whose texts have no secrets and control characters.
+
+    Raises:
+        ValueError: they have too many characters. To look for secrets in a million takes up to 3 s.
+    """
+    left = _MOST_TEXT
+
+    @cache
+    def safe(text: str) -> str:
+        nonlocal left
+        left -= len(text)
+        if left < 0:
+            raise ValueError(f"its texts have more than {_MOST_TEXT:,} characters")
+        return safe_text(text)
+
+    return with_texts(value, safe)
 
 
 class _Plan(TypedDict):
@@ -132,39 +162,84 @@ class _Plan(TypedDict):
     host: str
 
 
-def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
-    """Each task's host, in the order of the plan; empty before there is a plan."""
+def tasks_of(run_dir: RunDir, limit: int = LARGEST) -> Mapping[str, str]:
+    """Each task's host, in the order of the plan; empty before there is one, or if it has more than `limit` bytes."""
     with suppress(ValueError):
-        entries = with_texts(from_json(read_json(run_dir.cluster), tuple[Any, ...]), safe_text)
-        return {plan["task"]: plan["host"] for plan in from_json(entries, tuple[_Plan, ...])}
+        plans = from_json(read_json(run_dir.cluster, limit), tuple[_Plan, ...])
+        return dict(_safe([[plan["task"], plan["host"]] for plan in plans]))
     return {}
 
 
 def _ending(run_dir: RunDir) -> _OutcomeFields:
-    values = read_json(run_dir.outcome)
+    """What outcome.json says; empty without one. Only the reason, why it cannot be read, if it is no file of ours."""
     try:
-        return from_json(values if isinstance(values, dict) else {}, _OutcomeFields)
-    except ValueError as error:
-        return _OutcomeFields(status=RunState.FAILED, reason=f"{run_dir.outcome.name} cannot be read: {error}")
+        ending = from_json(load_json(run_dir.outcome), _OutcomeFields)
+        return ending if "status" in ending else _OutcomeFields(reason=_cannot_be_read(run_dir, "status is missing"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        return _OutcomeFields(reason=_cannot_be_read(run_dir, reason_of(error)))
 
 
-def _state(run_dir: RunDir, ending: _OutcomeFields, launcher: Launcher | None, started: float) -> RunState:
-    if ending:
-        return ending.get("status", RunState.FAILED)
-    if launcher.alive if launcher is not None else answers(run_dir):
+def _cannot_be_read(run_dir: RunDir, reason: str) -> str:
+    return f"{run_dir.outcome.name} cannot be read: {reason}"
+
+
+def _started(run_dir: RunDir, launcher: Launcher | None) -> float:
+    started = launcher.started if launcher else run_dir.created or 0.0
+    if not started:
+        with suppress(OSError):
+            started = run_dir.path.stat().st_mtime
+    return min(max(started, 0.0), _LATEST)
+
+
+def _state(
+    run_dir: RunDir,
+    ending: _OutcomeFields,
+    launcher: Launcher | None,
+    started: float,
+    listens: Callable[[RunDir], bool],
+) -> RunState:
+    if "status" in ending:
+        return RunState(ending["status"])
+    if launcher.alive if launcher is not None else listens(run_dir):
         return RunState.RUNNING
+    if ending:
+        return RunState.UNREADABLE
     if launcher is None and abs(time.time() - started) < _STARTING_S:  # its clock may have been ahead
         return RunState.STARTING
     return RunState.LOST
 
 
 def list_runs(runs_dir: Path) -> list[Run]:
-    """All runs in a folder, the newest first."""
+    """All runs in a folder, the newest first. One that cannot be read is listed as such, beside the others."""
+    runs = _read_all([RunDir(path) for path in _folders(runs_dir)])
+    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True)
+
+
+def _read_all(run_dirs: Sequence[RunDir]) -> list[Run]:
+    # a launcher that is suspended, or a stranger, does not answer: one after the other would take minutes
+    listening = answering([each for each in run_dirs if _is_socket(each.control) and read_launcher(each) is None])
+    return [_read_alone(each, listening.__contains__) for each in run_dirs]
+
+
+def _read_alone(run_dir: RunDir, listens: Callable[[RunDir], bool]) -> Run:
     try:
-        folders = [RunDir(path) for path in runs_dir.iterdir() if _is_run(path)]
-    except OSError:
-        return []
-    return sorted(map(read_run, folders), key=lambda run: (run.started, run.name), reverse=True)
+        return _read(run_dir, listens)
+    except Exception as error:  # whatever is in this folder, the others are listed
+        return unreadable(Run(run_dir, RunState.UNREADABLE, _started(run_dir, None), None, None, "", None, None), error)
+
+
+def unreadable(run: Run, error: Exception) -> Run:
+    """The run, whose files could not be read because of `error`."""
+    reason = safe_text(f"cannot be read: {reason_of(error)}"[:200])
+    return replace(run, state=RunState.UNREADABLE, reason=reason)
+
+
+def _is_socket(path: Path) -> bool:
+    with suppress(OSError):
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    return False
 
 
 def is_ours(path: Path) -> bool:
@@ -191,7 +266,7 @@ def find_run(text: str, runs_dir: Path, argument: str = "", *, others: bool = Fa
     """
     start = "start one with 'tfdist launch', or give --runs-dir or the path of a run"
     if text == LAST:
-        run = _newest(map(RunDir, filter(is_ours, _folders(runs_dir))))
+        run = _newest([RunDir(path) for path in _folders(runs_dir) if is_ours(path)])
         if run is None:
             raise TfdistError(f"no runs {'of yours ' if _folders(runs_dir) else ''}in {runs_dir}: {start}")
         return run.run_dir
@@ -237,7 +312,7 @@ def _matches(text: str, names: Iterable[str]) -> list[str]:
     return matches or [name for name in names if text in name]
 
 
-def _newest(run_dirs: Iterable[RunDir]) -> Run | None:
+def _newest(run_dirs: Sequence[RunDir]) -> Run | None:
     """The run that was started last; None if there is none.
 
     A start in the future is wrong: the clock was ahead then, or is behind now. Such a run counts by the clock that runs
@@ -251,14 +326,14 @@ def _newest(run_dirs: Iterable[RunDir]) -> Run | None:
             started = booted + run.launcher.ticks / os.sysconf("SC_CLK_TCK")
         return started <= now + _AHEAD_S, started, run.name
 
-    return max(map(read_run, run_dirs), key=age, default=None)
+    return max(_read_all(run_dirs), key=age, default=None)
 
 
 def _is_run(path: Path) -> bool:
     run_dir = RunDir(path)
     files = (run_dir.launcher, run_dir.outcome, run_dir.events, run_dir.spec)
     readable = os.access(path, os.R_OK | os.X_OK)  # a folder of somebody else is no run of ours
-    return readable and path.is_dir() and (run_dir.created is not None or any(file.exists() for file in files))
+    return readable and path.is_dir() and (run_dir.created is not None or any(map(os.path.exists, files)))
 
 
 @dataclass(frozen=True)
