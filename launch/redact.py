@@ -127,8 +127,8 @@ def redact_arguments(argv: Sequence[str]) -> list[str]:
         is_flag = re.fullmatch(r"--[A-Za-z][\w-]*(=.*)?|-[A-Za-z]", word, re.DOTALL)
         user, colon, _ = word.partition(":")
         assignment = _ASSIGNMENT.match(word)
-        name = assignment[1] if assignment else ""
-        if _FLAG.fullmatch(before) and is_secret(before) and not is_flag:
+        name = assignment[1] if assignment and not is_count(assignment[1], word, assignment.end()) else ""
+        if _FLAG.fullmatch(before) and is_secret(before) and not is_flag and not is_count(before, word):
             words.append(REDACTED)
         elif curl and colon and _CURL_USER.fullmatch(before):
             words.append(f"{user}:{REDACTED}")

@@ -1,7 +1,6 @@
 """A program that runs the code in CODE, executed or forked from a template."""
 
 import os
-import sys
 import tempfile
 
 CODE = "TFDIST_TEST_CODE"
@@ -16,7 +15,3 @@ def preload() -> None:
 def main() -> int:
     exec(os.environ[CODE], {"__name__": "__main__"})
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

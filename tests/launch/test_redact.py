@@ -1,4 +1,5 @@
 import json
+import re
 import shlex
 import time
 
@@ -6,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdist.launch.redact import REDACTED, redact_arguments, redact_command, redact_text, redact_value, safe_text
+from tfdist.launch.redact import (
+    REDACTED,
+    TOKENS,
+    redact_arguments,
+    redact_command,
+    redact_text,
+    redact_value,
+    safe_text,
+)
 from tfdist.launch.text import visible
 
 SECRETS = [
@@ -131,7 +140,7 @@ def test_any_command_keeps_its_number_of_arguments(argv):
     assert len(redact_arguments(argv)) == len(argv)
 
 
-REPEATED = ["a=", "?a=b&", "://u:", "x-", "x-key", "--a ", "'a':", 'token="', "curl -u a", " -u", "eyJ.", "sk-", "hooks.slack.com/services/", "\x1b[", "\x1b]", "\x1b "]  # fmt: skip
+REPEATED = ["a=", "?a=b&", "://u:", "x-", "x-key", "--a ", "'a':", 'token="', "curl -u a", " -u", "eyJ.", "sk-", "mysql ", "mysql -p", "wandb login ", "1//0", "bot1", "12345678:", "-----BEGIN A-----", "-----END A-----\n", "hooks.slack.com/services/", "\x1b[", "\x1b]", "\x1b "]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", REPEATED)
@@ -191,18 +200,60 @@ def test_bytes_that_are_not_utf8_become_replacement_characters():
     assert safe_text("café") == "café"
 
 
-TOKENS = [
-    "ghp_0123456789abcdefghijABCDEFGHIJ012345", "gho_0123456789abcdef", "ghs_0123456789abcdef", "ghu_0123456789abcdef",
-    "github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuvwxyz", "hf_abcdefghijABCDEFGHIJabcdefghijABCD",
-    "xoxb-123456789012-abcdefghijkl", "xoxp-123456789012-abcdef", "AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE",
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-DEF_123", "sk-proj-abcdefghijklmnop123456", "sk-ant-api03-abcdefghijklmnop",
-    "glpat-abcdefghij0123456789", "AIzaSyA0123456789abcdefghijklmnopqrstuv",
-]  # fmt: skip
+ABC = "0123456789abcdefghijABCDEFGHIJ0123456789"
+HEX = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+EXAMPLES = {  # in two parts: scanners of repositories take them for real ones
+    "age": ["AGE-SECRET-KEY-1" + ABC.upper()[:40]],
+    "Atlassian": ["ATATT3" + ABC],
+    "AWS": ["AKIAIOSFODNN7" + "EXAMPLE", "ASIAIOSFODNN7" + "EXAMPLE"],
+    "Azure": ["abc8Q~" + ABC[:34]],
+    "Databricks": ["dapi" + HEX[:32], "dapi" + HEX[:32] + "-2"],
+    "DigitalOcean": ["dop_v1_" + HEX, "doo_v1_" + HEX],
+    "Discord": ["MT" + ABC[:22] + ".GabcDE." + ABC[:38]],
+    "Docker": ["dckr_pat_" + ABC[:27]],
+    "GitHub": ["ghp_" + ABC, "gho_" + ABC[:16], "ghs_" + ABC[:16], "ghu_" + ABC[:16], "github_pat_" + "11ABCDEFG0abcdefghijkl_mnopqrs"],
+    "GitLab": ["glpat-" + ABC[:20], "glrt-" + ABC[:20], "gldt-" + ABC[:20], "glrt-" + ABC[:20] + ".01.0a1b2c3d4"],
+    "Google": ["AIza" + "SyA" + ABC[:32], "ya29." + "a0AfH6SM_" + ABC, "GOCSPX-" + ABC[:28], "1//0" + ABC],
+    "Grafana": ["glsa_" + ABC[:32] + "_12345678"],
+    "Groq": ["gsk_" + ABC],
+    "Hugging Face": ["hf_" + "abcdefghijABCDEFGHIJabcdefghijABCD"],
+    "JSON web token": ["eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxIn0.abc-DEF_123"],
+    "npm": ["npm_" + ABC[:36]],
+    "NVIDIA": ["nvapi-" + ABC],
+    "OpenAI, Anthropic": ["sk-" + "proj-abcdefghijklmnop123456", "sk-" + "ant-api03-abcdefghijklmnop"],
+    "PyPI": ["pypi-" + "AgEIcHlwaS5vcmcC" + ABC],
+    "Replicate": ["r8_" + ABC[:37]],
+    "SendGrid": ["SG." + ABC[:22] + "." + ABC],
+    "Shopify": ["shpat_" + HEX[:32]],
+    "Slack": ["xoxb-" + "123456789012-abcdefghijkl", "xoxp-" + "123456789012-abcdef", "xapp-" + "1-A123-456-abcdef"],
+    "Stripe": ["sk_live_" + ABC[:24], "rk_test_" + ABC[:24], "whsec_" + ABC[:32]],
+    "Tailscale": ["tskey-" + "auth-kAbCdEfGh-" + ABC[:20]],
+    "Telegram": ["123456789:AA" + ABC[:33], "bot1234567890:AA" + ABC[:33]],
+    "Terraform": [ABC[:14] + ".atlasv1." + ABC],
+    "Twilio": ["SK" + HEX[:32]],
+    "Vault": ["hvs." + ABC, "hvb." + ABC],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("token", TOKENS)
+def test_each_form_of_token_has_an_example():
+    assert set(EXAMPLES) == set(TOKENS)
+
+
+@pytest.mark.parametrize(("issuer", "token"), [(issuer, token) for issuer in EXAMPLES for token in EXAMPLES[issuer]])
+def test_a_token_is_recognized_by_the_form_of_its_issuer(issuer, token):
+    assert re.fullmatch(TOKENS[issuer], token)
+
+
+@pytest.mark.parametrize("token", [token for tokens in EXAMPLES.values() for token in tokens])
 def test_known_tokens_are_masked_without_a_name(token):
-    for text in (token, f"login with {token}, please", f"--key1={token}", f"'{token}'", f"https://h/{token}/x"):
+    for text in (
+        token,
+        f"a\\n{token}\\n",
+        f"login with {token}, please",
+        f"--key1={token}",
+        f"'{token}'",
+        f"https://h/{token}?x",
+    ):
         assert token not in redact_text(text)
         assert redact_text(text) == text.replace(token, REDACTED)
     assert redact_arguments(["t.py", token, f"X={token}"]) == ["t.py", REDACTED, f"X={REDACTED}"]
@@ -244,3 +295,57 @@ def test_passwords_of_webhooks_and_curl_are_masked(text, masked):
 def test_the_password_of_curl_is_masked_in_an_argument_of_its_own():
     assert redact_arguments(["curl", "-u", "me:hun ter2", "x"]) == ["curl", "-u", "me:***", "x"]
     assert redact_arguments(["/usr/bin/curl", "--proxy-user", "me:hunter2"])[2] == "me:***"
+
+
+LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
+BEGIN, END = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (f"a\n{BEGIN}\n{LINE}\nab==\n{END}\nb", f"a\n{BEGIN}\n***\n***\n{END}\nb"),
+        (f"[w] {BEGIN}\n[w] {LINE}\n[w] ab==\n[w] {END}\n[w] b", f"[w] {BEGIN}\n***\n***\n***{END}\n[w] b"),
+        (f'{{"a": "{BEGIN}\\n{LINE}\\n{END}\\n", "b": 1}}', f'{{"a": "{BEGIN}***{END}\\n", "b": 1}}'),
+        (f"{BEGIN}\nProc-Type: 4,ENCRYPTED\n\n{LINE}\n{END}", f"{BEGIN}\n***\n\n***\n{END}"),
+        (f"{BEGIN}\n{LINE}\n{LINE}\nab==\nstep 1 loss", f"{BEGIN}\n***\n***\n***\nstep 1 loss"),
+        (f"step 1 loss\n{LINE}\n{LINE}\nab==\n{END}", f"step 1 loss\n***\n***\n***\n{END}"),
+        (f"step 1\n{END}\nstep 2\n{BEGIN}\nstep 3", f"step 1\n{END}\nstep 2\n{BEGIN}\nstep 3"),
+    ],
+)
+def test_keys_are_masked_as_a_block_and_lines_stay(text, masked):
+    assert redact_text(text) == masked
+
+
+COMMANDS = [
+    "mysql -u me -phunter2 data", "mysqldump --host h -p'hunter2' data", "redis-cli -h h -a hunter2 ping",
+    "mongosh -u me -p hunter2 h", "docker login -u me -p hunter2 h", "ldapsearch -x -D me -w hunter2", "sqlcmd -S h -P hunter2",
+    "wandb login 0123456789hunter20123456789hunter2", "wandb login --relogin 0123456789hunter20123456789hunter2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_passwords_of_programs_are_masked(command):
+    assert "hunter2" not in redact_text(f"run '{command}' first")
+    assert "hunter2" not in redact_command(shlex.split(command))
+    assert "hunter2" not in redact_command(["sh", "-c", command])
+    assert len(redact_arguments(shlex.split(command))) == len(shlex.split(command))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token: expected ',' at line 3", "password: ", "step key: value", "key: loss", "no secret: give one",
+        "Request had invalid credentials: token expired", "ssh -p 2222 mysql.example.com", "docker run -p 8080:80 image",
+        "run wandb login to log in", "mkdir -p /data/mysql", "num_tokens=1234 tokens_per_s=12.5 max_token_id=5 lr=0.1",
+        "10.0.0.5:2222 refused the connection", "step 12: loss 0.5, 123456789: 1234",
+    ],
+)  # fmt: skip
+def test_messages_keep_the_words_that_say_what_went_wrong(text):
+    assert safe_text(text) == text
+    assert redact_command(text.split()) == shlex.join(text.split())
+
+
+def test_an_escape_hides_no_secret():
+    assert "hunter2" not in safe_text("--to\x1b[0mken=hunter2 \x1b[32mpassword=hunter2")
+    assert EXAMPLES["npm"][0] not in safe_text(f"\x1b[32m{EXAMPLES['npm'][0]}\x1b[0m")

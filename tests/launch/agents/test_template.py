@@ -18,7 +18,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.policy import Policy
 
-IS_FORKED = "import sys; print('tfdist.launch.agent_program.template' in sys.modules)"
+IS_FORKED = "import tfdist.launch.agent_program.template as template; print(template._imported is not None)"
 
 
 def printed(folder, task="worker-0"):
@@ -40,7 +40,7 @@ def test_tasks_are_forked_with_their_own_environment_and_show_their_own_command(
     monkeypatch.setenv("TFDIST_TEST_SAYS", "imported\n")
     code = (
         "import os, signal, sys, threading; read = lambda name: open(f'/proc/self/{name}').read().split(chr(0))\n"
-        "print('tfdist.launch.agent_program.template' in sys.modules)\n"
+        f"{IS_FORKED}\n"
         "import tempfile; print(tempfile.gettempdir() == os.environ['TMPDIR'])\n"
         "print(os.environ['TFDIST_TASK'], os.environ['TFDIST_AGENT'] == os.path.basename(os.environ['TMPDIR']))\n"
         "print(read('cmdline')[1:4], 'TFDIST_AGENT=' + os.environ['TFDIST_AGENT'] in read('environ'))\n"

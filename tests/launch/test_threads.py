@@ -1,0 +1,53 @@
+"""Commands where no more processes or threads can be started."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.threads import is_limit, start_thread
+
+DROPPED, KEPT = "-sys_resource,-sys_admin", "+dac_override,+dac_read_search"
+LIMITED = [
+    "setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", f"--inh-caps={DROPPED},{KEPT}",
+    f"--ambient-caps={KEPT}", f"--bounding-set={DROPPED}", "prlimit",
+]  # fmt: skip
+"""Run a command as a user whom limits bind, unlike root, and who can still read our files."""
+
+
+def refuse(_thread):
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_refused_thread_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(TfdistError, match="raise 'ulimit -u'"):
+        start_thread(lambda: None, "one")
+
+
+def test_only_limits_of_processes_are_recognized():
+    assert is_limit(BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+    assert is_limit(RuntimeError("can't start new thread"))
+    assert not is_limit(BlockingIOError(errno.EAGAIN, "write could not complete without blocking"))
+    assert not is_limit(RuntimeError("a bug"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    subprocess.run([*LIMITED, "--nproc=1", "true"], capture_output=True).returncode != 0, reason="needs root"
+)
+@pytest.mark.parametrize("command", [("launch", "--strategy", "one-device", "--", "true"), ("doctor",)])
+@pytest.mark.parametrize("number", [1, 3, 5, 7])
+def test_a_command_names_the_limit(command, number, tmp_path):
+    tmp_path.chmod(0o777)
+    env = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    tfdist = [sys.executable, "-m", "tfdist.cli", *command]
+    limited = [*LIMITED, f"--nproc={number}", *tfdist]
+    done = subprocess.run(limited, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert "ulimit -u" in done.stdout + done.stderr
