@@ -101,7 +101,10 @@ def published(options: MetricsOptions, job: Job, writer: RunWriter, note: Callab
             host, port = options.address
             try:
                 family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-                listener = socket.create_server(address[:2], family=family, backlog=MOST)
+                listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(address)
+                listener.listen(MOST)
             except (OSError, UnicodeError) as error:  # UnicodeError: not a valid DNS name
                 reason = getattr(error, "strerror", "not a valid name")
                 raise TfdistError(f"--metrics {host}:{port}: {reason}; choose another address") from None
