@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_args
 
 from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.agent_program.text import MAX_VALUES, too_many_values
-from tfdist.launch.text import plain
+from tfdist.launch.text import one_line, plain
 from tfdist.launch.typed_json import Between, Count, MaxLength, Seconds, Time, from_json, parse_json, with_texts
 
 Text = Annotated[str, MaxLength(1 << 12)]
@@ -470,6 +470,10 @@ def _kind(message_class: type) -> str:
 _FROM_AGENT: Mapping[str, type] = {_kind(message_class): message_class for message_class in get_args(FromAgent)}
 
 
+def _in_one_line(text: str) -> str:
+    return one_line(plain(text))
+
+
 def encode(message: ToAgent) -> bytes:
     """The message as one line."""
     return to_line({"kind": _kind(type(message)), **asdict(message)})
@@ -478,7 +482,8 @@ def encode(message: ToAgent) -> bytes:
 def decode(line: bytes) -> FromAgent:
     """The message in a line from an agent. Its fields are as annotated; JSON lists become tuples.
 
-    Only the output and events of tasks may hold control characters; the launcher prints what is in the other messages.
+    Only the output and events of tasks may hold control characters and line breaks; the launcher prints what is in the
+    other messages, in lines of its own. The folders of `Prepared` keep line breaks: tasks run in them.
 
     Raises:
         ValueError: not a message, for example the output of a login script.
@@ -494,7 +499,7 @@ def decode(line: bytes) -> FromAgent:
         if message_class not in (Output, Event):
             if len(line) > MAX_OTHER:
                 raise ValueError(f"it has more than {MAX_OTHER >> 20} MiB")
-            values = with_texts(values, plain)
+            values = with_texts(values, plain if message_class is Prepared else _in_one_line)
         message: FromAgent = from_json(values, message_class)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not a message from an agent: {values['kind']}: {error}") from error

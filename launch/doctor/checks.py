@@ -13,7 +13,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu, unusable_gpus
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.tensorflow_output import INCOMPATIBILITIES
-from tfdist.launch.text import counted, shortened
+from tfdist.launch.text import counted, one_line, shortened
 
 TASK_BYTES = 1.3e9
 """Peak memory of a worker that trains MobileNetV2 on a CPU (preset cpu), including TensorFlow's own 0.65 GB."""
@@ -105,7 +105,7 @@ def _host_rows(survey: Survey, host: Host, hello: Mapping[str, Any]) -> Iterator
     if host in survey.folders:
         folder = survey.folders[host]
         verdict = Verdict.WARNING if folder.actual else Verdict.FAILED
-        yield row("folder", f"tasks run in {folder.actual}", problems.folder_problem(host, folder), verdict)
+        yield row("folder", f"tasks run in {one_line(folder.actual)}", problems.folder_problem(host, folder), verdict)
     yield row("Python", f"{hello['python']} ({hello['executable']})", None)  # an agent refuses one that is too old
     versions = ", ".join(f"{name} {hello['packages'].get(name)}" for name in TRAINING_PACKAGES)
     yield row("packages", versions, problems.missing_packages(host, hello), Verdict.FAILED)

@@ -9,7 +9,7 @@ from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import FOR_WORKERS, WITHOUT_GPUS, find_gpu
-from tfdist.launch.text import counted, shortened
+from tfdist.launch.text import counted, one_line, shortened
 
 OLDEST_DRIVER = (525, 60, 13)
 """The first driver that runs CUDA 12, as TensorFlow 2.21 and 2.22 need it (their `and-cuda` packages end in -cu12).
@@ -133,8 +133,8 @@ def folder_problem(host: Host, folder: Prepared) -> Problem | None:
     """A folder that does not exist. It is an error only if there is no home folder to fall back to."""
     if folder.actual == folder.requested:
         return None
-    fallback = f", so tasks run in {folder.actual}" if folder.actual else ""
-    what = f"the folder {folder.requested} does not exist{fallback}"
+    fallback = f", so tasks run in {one_line(folder.actual)}" if folder.actual else ""
+    what = f"the folder {one_line(folder.requested)} does not exist{fallback}"
     return Problem(what, "create it, or choose another with --chdir", host.name)
 
 
@@ -144,7 +144,7 @@ def script_problems(script: str, folders: Mapping[Host, Prepared]) -> Iterator[P
     for host, folder in folders.items():
         fix = "copy it to all hosts, or use a folder that they share (--chdir)"
         if first is None or not folder.digest:
-            yield Problem(f"{script} is missing in {folder.actual}", fix, host.name)
+            yield Problem(f"{script} is missing in {one_line(folder.actual)}", fix, host.name)
         elif folder.digest != folders[first].digest:
             yield Problem(f"{script} differs from that on {first.name}", fix, host.name)
 

@@ -155,6 +155,24 @@ def test_only_output_and_events_keep_control_characters():
     assert event.event == {"a": "\x1b]0;title\x07x"}
 
 
+@pytest.mark.parametrize("text", ["x\ntfdist: ok", "x\r\ntfdist: ok", "x\ttfdist: ok", "x\n\x1b[1mtfdist: ok"])
+def test_texts_of_hosts_that_the_launcher_prints_are_one_line(text):
+    gpu = {**GPU, "gpus": [text], "packages": {text: text}, "host": text}
+    hello = decode(json.dumps({"kind": "hello", "description": {**describe(), **gpu}}).encode())
+    assert isinstance(hello, Hello)
+    one = "x tfdist: ok"
+    assert (hello.description["host"], hello.description["gpus"], hello.description["packages"]) == (
+        one,
+        (one,),
+        {one: one},
+    )
+    assert decode(json.dumps({"kind": "leaving", "reason": text}).encode()) == Leaving(one)
+    methods = decode(json.dumps({"kind": "stacks_dumped", "methods": {text: text}}).encode())
+    assert methods == StacksDumped({one: one})
+    prepared = decode(json.dumps({"kind": "prepared", "requested": "/a\nb", "actual": "/a\nb"}).encode())
+    assert prepared == Prepared("/a\nb", "/a\nb")  # tasks run there
+
+
 GPU = {"gpus": ["A100"], "gpu_ids": ["0"], "gpu_uuids": ["GPU-1"], "gpu_memory": [1], "gpu_cores": [[0]]}
 MESSAGES = {
     "hello": {"description": {**describe(), **GPU}},

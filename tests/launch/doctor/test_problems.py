@@ -99,6 +99,8 @@ def test_a_missing_folder_is_a_problem_also_with_a_home_folder():
         folder_problem(H1, Prepared("/work", "/root"))
     )
     assert "/work does not exist; create it" in str(folder_problem(H1, Prepared("/work", "")))
+    broken = str(folder_problem(H1, Prepared("/a\ntfdist: ok", "/b\n[worker-0] x")))
+    assert "/a tfdist: ok does not exist, so tasks run in /b [worker-0] x;" in broken
 
 
 def test_hosts_that_lack_the_program_or_have_another_one_are_named():
