@@ -188,8 +188,8 @@ def doctor(
     all-reduce between two at a time.
 
     --bundle lists the files, asks, and writes tfdist-NAME.tar.gz: logs (the last MiB of each), events, records, outcome
-    and plan of the run, and what doctor finds now. Secrets, the home folder, user and hosts are masked; look into it
-    before you publish it.
+    and plan of the run, and what doctor finds now. Secrets, the home folder and the user's name are masked, and names
+    and addresses of hosts become HOST-n; look into it before you publish it.
 
     The exit code is 0 if a job could start, else 69; with --bundle 0.
     """
