@@ -323,13 +323,14 @@ class PrefixedLines:
     def _print_text(self, task: str, stream: str, text: str) -> None:
         lines = self.texts.setdefault((task, stream), TaskLines(task, self.options.verbose))
         printer = self.printers[stream]
+        controls = has_controls(lines.rest) or has_controls(text)  # of a line that this text ends, too
         ending, whole = lines.add(text)
+        if controls:
+            whole = [shown for line in whole if (shown := visible(line, printer.terminal)) or not line]
         if stream == "stderr":
             whole = self._fold(task, whole)
         if ending is not None:
             self._print_part(lines, ending, printer, ended=True)
-        if has_controls(text):
-            whole = [shown for line in whole if (shown := visible(line, printer.terminal)) or not line]
         self._print_lines(task, whole, printer)
         if not self.has_table:
             # of the line that has not ended, a progress bar is not printed too often

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from tfdist.launch.agents.inbox import Message, Note, OnMessage
+from tfdist.launch.agents.inbox import Message, Note, OnMessage, readable
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import safe_text
 
@@ -30,7 +30,8 @@ class Listeners:
             self.isolate(name, partial(listener, message))
 
     def announce(self, message: Message) -> None:
-        """Keep and show a message of the launcher."""
+        """Keep and show a message of the launcher. It may quote the output of a task, with bytes that are not UTF-8."""
+        message = readable(message)
         self._keep(message)
         self(message)
 

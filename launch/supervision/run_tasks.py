@@ -10,7 +10,7 @@ from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import AgentLost, HostReady, Interrupted, Note, OnMessage, Restarting
+from tfdist.launch.agents.inbox import AgentLost, HostReady, Interrupted, Note, OnMessage, Restarting, readable
 from tfdist.launch.agents.messages import Finish, Heartbeat
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.diagnose import diagnose
@@ -122,7 +122,7 @@ class _Run:
         planned = {plan.task: plan.program.cwd for plan in job.plans}
         job, notes = preflight(job.sharing(os.environ), self.fleet, self.needs_tensorflow)
         for note in notes:
-            self.listeners(note)
+            self.listeners(readable(note))
         if not self.needs_tensorflow:
             files, variable = self.writer.run_dir.files.absolute(), "TFDIST_ARM_DIR"
             plans = []

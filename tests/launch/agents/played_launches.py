@@ -187,6 +187,11 @@ def result_of(session: str, folder: Path) -> dict[str, object]:
         "peak_kib": peak_kib(),
         "errors": errors,
         "has_controls": has_controls(shown) or any(has_controls(OF_A_TERMINAL.sub("", screen)) for screen in screens),
+        "controls": [
+            sorted(set(re.findall(r"[^\n\t -~].{0,20}", text)))[:5]
+            for text in (shown, *(OF_A_TERMINAL.sub("", screen) for screen in screens))
+            if has_controls(text)
+        ],
         "shown": shown[-2000:].encode(errors="replace").decode(),
         "screens": sum(map(len, screens)),
     }

@@ -256,3 +256,12 @@ def test_a_terminal_that_becomes_narrower_keeps_nothing_of_the_last_table(table,
     wrapped = sum((len(line) - 1) // 40 for line in lines)
     assert redrawn.startswith("\r\x1b[2K\x1b[A" * wrapped)
     assert all(len(line) <= 40 for line in table.drawn)
+
+
+def test_control_characters_of_a_line_that_ends_later_do_not_reach_the_terminal():
+    out = io.StringIO()
+    with LiveTable(job_of(worker=1), out) as table:
+        table.handle(Output("worker-0", "stdout", "a\x9b31mb\x1b]0;title\x07"))
+        table.handle(Output("worker-0", "stdout", "c\n"))
+    assert "a31mbc" in out.getvalue()
+    assert not {"\x9b", "\x07"} & set(out.getvalue())

@@ -7,7 +7,7 @@ import pytest
 
 from tests.launch.jobs import QUICK, python_job
 from tests.launch.supervisors import supervisor_of
-from tfdist.launch.agents.inbox import Inbox, Note, readable
+from tfdist.launch.agents.inbox import Inbox, Note, Stopped, readable
 from tfdist.launch.agents.messages import Event, Exited, FromAgent, Inspected, Output, Reply, StacksDumped
 from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.errors import TfdistError
@@ -50,6 +50,12 @@ def test_the_listener_that_shows_the_lines_may_fail_itself():
 
     Listeners({"console": broken}, kept.append)(MESSAGE)
     assert len(kept) == 1
+
+
+def test_what_the_launcher_quotes_of_a_task_can_be_shown():
+    shown, kept = [], []
+    Listeners({"console": shown.append}, kept.append).announce(Stopped(("worker-0",), reason="worker-0: caf\udce9"))
+    assert shown == kept == [Stopped(("worker-0",), reason="worker-0: caf\ufffd")]
 
 
 def test_a_refusal_that_is_meant_passes():
