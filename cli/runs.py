@@ -285,7 +285,11 @@ def _started(at: float) -> str:
 def _what(run: Run) -> str:
     """The strategy, and the user's own program."""
     saved = read_saved_spec(run.run_dir)
-    return f"{saved.spec.strategy} {redact_command(saved.command)}"[:_MOST_WHAT].rstrip() if saved else ""
+    return (
+        f"{saved.spec.strategy} {redact_command([word[:2000] for word in saved.command[:20]])}"[:_MOST_WHAT].rstrip()
+        if saved
+        else ""
+    )
 
 
 def _size(folder: Path) -> int | None:

@@ -99,7 +99,7 @@ def is_utf8(text: str) -> bool:
 def is_path(text: str) -> bool:
     """Whether the system takes it for a path: without a NUL, and without surrogates that stand for no byte."""
     try:
-        return bool(text) and b"\0" not in os.fsencode(text)
+        return 0 < len(text) < 4096 and b"\0" not in os.fsencode(text)
     except ValueError:
         return False
 

@@ -201,9 +201,9 @@ def _complete(folder: str, name: str, files: Files) -> Manifest:
         try:
             size = files.size(f"{folder}/{file}")
         except OSError:
-            raise ValueError(f"{file} is missing") from None
+            raise ValueError(f"{file[:255]} is missing") from None
         if size != expected:
-            raise ValueError(f"{file} has {size} bytes, not {expected}")
+            raise ValueError(f"{file[:255]} has {size} bytes, not {expected}")
     return manifest
 
 

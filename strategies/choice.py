@@ -127,7 +127,7 @@ class StrategyChoice:
         values = {key: value for key, value in data.items() if key != "format"}
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
-            raise TfdistError(f"a spec with the unknown key {unknown[0]!r}")
+            raise TfdistError(f"a spec with the unknown key {shown(unknown[0])}")
         try:
             return from_json(values, cls)
         except ValueError as error:

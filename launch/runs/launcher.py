@@ -29,7 +29,7 @@ STATUS_S = 1.0
 STOPPED_BY = "tfdist stop"
 """The command in the outcome of a run that a request has stopped."""
 _LONGEST = 1 << 16
-"""Bytes of a request or an answer."""
+"""Bytes of a request or an answer, and of the file about a launcher."""
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def this_launcher() -> Launcher:
 def read_launcher(run_dir: RunDir) -> Launcher | None:
     """The launcher that a run's folder names; None if it does not. Anybody may have written that file."""
     with suppress(ValueError):
-        launcher = from_json(read_json(run_dir.launcher), Launcher)
+        launcher = from_json(read_json(run_dir.launcher, _LONGEST), Launcher)
         return replace(launcher, host=safe_text(launcher.host))
     return None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from tfdist.launch.agent_program.optional import CLOCK_BOOTTIME
-from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.diagnosis.history import MOST_TEXT, Outcome, Status
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import LARGEST, load_json, read_json, reason_of
 from tfdist.launch.redact import safe_text
@@ -125,8 +125,8 @@ def _read(run_dir: RunDir, listens: Callable[[RunDir], bool]) -> Run:
             remark = f"on {launcher.host}; not checked from here"
     elif state is RunState.LOST:
         remark = "the launcher ended without an outcome"
-    reason = safe_text(ending.get("reason", "")) or remark
-    culprit = safe_text(ending.get("culprit") or "") or None
+    reason = safe_text(ending.get("reason", "")[:MOST_TEXT]) or remark
+    culprit = safe_text((ending.get("culprit") or "")[:MOST_TEXT]) or None
     return Run(run_dir, state, started, wall_s, ending.get("exit_code"), reason, culprit, launcher)
 
 

@@ -37,7 +37,7 @@ def result_of(arguments: list[str], out: Path) -> dict[str, Any]:
         "kib": kib("VmHWM") - before,
         "errors": errors,
         "has_controls": has_controls(shown),
-        "shown": shown[-2000:],
+        "shown": shown[-30_000:],
     }
 
 

@@ -3,11 +3,14 @@
 import copy
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -28,27 +31,32 @@ FOLDERS_OF_A_PROCESS = 250
 RUN = "20260101T120000Z-launch"
 CODES = {0, 1, 2, 3, 4}
 """Exit codes of these commands."""
-HOSTILE = [
+TEXTS = [
     "", "\x1b[2J\x1b]0;x\x07", "\x9b31m", "\u202etxt", "\udc80", "\ud800", "[/red]", "$\\frac{$", "=1+1", "a\nb", "\0",
-    "../../x", "/dev/zero", "x" * 100_000, "worker-0", "ok", "refused", "2026-01-01T00:00:00+00:00",
+    "../../x", "/dev/zero", "x" * 100_000, "worker-0", "ok", "refused", "2026-01-01T00:00:00+00:00", "arm", "format",
 ]  # fmt: skip
-TEXTS = st.text(max_size=20) | st.sampled_from(HOSTILE)
-NUMBERS = st.integers(-(1 << 70), 1 << 70) | st.floats() | st.sampled_from([0, 1, -1, 1 << 62, 10**400, 1e308, -1e308])
-LEAVES = st.none() | st.booleans() | NUMBERS | TEXTS
-VALUES = st.recursive(LEAVES, lambda each: st.lists(each, max_size=3) | st.dictionaries(TEXTS, each, max_size=3))
-
-
-def nested(levels: int) -> str:
-    return "[" * levels + "]" * levels
-
-
-DEEP = st.sampled_from([nested(40), nested(70), nested(400), nested(5000), '{"a":' * 900 + "1" + "}" * 900])
-JSON_VALUES = VALUES.map(json.dumps) | DEEP | st.just("1" * 5000) | st.just("1e999")
-"""Texts of values."""
+NUMBERS = ["0", "1", "-1", "0.5", "1e999", "-1e308", "1e308", "NaN", "-Infinity", str(1 << 63), "1" * 400, "1" * 5000]
+OTHERS = [
+    "null",
+    "true",
+    "[]",
+    "{}",
+    "[[]]",
+    '{"a": 1}',
+    "[1, null]",
+    '["x", "y"]',
+    '{"worker-0": {}}',
+    "[" + "[]," * 9999 + "1]",
+]
+DEEP = ["[" * levels + "]" * levels for levels in (40, 70, 400, 5000)]
+VALUES = [*map(json.dumps, TEXTS), *NUMBERS, *OTHERS, *DEEP, '{"a":' * 900 + "1" + "}" * 900]
+"""JSON."""
 SPECIAL = [
-    "fifo", "socket", "zero", "full", "loop", "dangling", "folder", "missing", "forbidden", "empty", "sparse", "values", "text", "brackets",
+    "fifo", "socket", "zero", "full", "loop", "dangling", "folder", "missing", "forbidden", "empty", "sparse",
+    "values", "many", "text", "brackets",
 ]  # fmt: skip
 """What is in the place of a file; see `put`."""
+LINES = [b"\n", b"{}\n", b"x", b"[]\n", b"\xff\n", b"\0" * 99_999, b"1\n" * 3000, b'{"arm": 1}\n']
 NAMES = [
     b"a\nb",
     b"\x1b]0;x\x07",
@@ -60,34 +68,27 @@ NAMES = [
     b"-rf",
     b" ",
 ]
-
-PICK = st.integers(0, 1 << 16)
-CHANGE = st.one_of(
-    st.tuples(st.just("put"), PICK, st.sampled_from(SPECIAL)),
-    st.tuples(st.just("value"), PICK, PICK, JSON_VALUES),
-    st.tuples(st.just("value"), PICK, PICK, JSON_VALUES),
-    st.tuples(st.just("key"), PICK, PICK, TEXTS),
-    st.tuples(st.just("cut"), PICK, PICK),
-    st.tuples(
-        st.just("line"),
-        PICK,
-        st.sampled_from([b"\n", b"{}\n", b"x", b"[]\n", b"\xff\n", b"\0" * 99_999, b"1\n" * 3000]),
-    ),
-    st.tuples(st.just("rename"), PICK, st.sampled_from(NAMES)),
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["put", "value", "key", "cut", "line", "rename"]), st.integers(0, 1 << 32)),
+    min_size=1,
+    max_size=4,
 )
-CHANGES = st.lists(CHANGE, min_size=1, max_size=4)
+"""Kinds of changes, and the seeds that choose the place and the value."""
 
 
 def put(path: Path, what: str) -> None:
     """Put something into the place of a file."""
-    if what == "forbidden" and path.is_dir() and not os.geteuid():  # others could not remove it
+    if (
+        what == "forbidden" and path.is_dir() and not path.is_symlink() and not os.geteuid()
+    ):  # others could not remove it
         path.chmod(0)
         return
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
     links = {"zero": "/dev/zero", "full": "/dev/full", "loop": path.name, "dangling": "nowhere"}
-    contents = {"forbidden": b"{}", "empty": b"", "values": b'{"a": [' + b"[]," * 4_000_000, "brackets": b"[" * 200_000}
+    contents = {"forbidden": b"{}", "empty": b"", "values": b'{"a": [' + b"[]," * 2_500_000, "brackets": b"[" * 200_000}
+    contents["many"] = b'{"format": 2, "arm": "a", "status": "ok", "a": [' + b"[]," * 400_000 + b"1]}"
     contents["text"] = b'{"status": "ok", "reason": "' + b"x-" * 2_000_000 + b'"}'
     if what == "fifo":
         os.mkfifo(path)
@@ -120,50 +121,46 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def edit(line: str, pick: int, text: str, *, key: bool) -> str:
+def edit(line: str, chance: Random, *, key: bool) -> str:
     """The JSON text with another value, or another key, at a place."""
     values = json.loads(line)
     choices = [(holder, name) for holder, name in places(values) if not key or isinstance(holder, dict)]
     if not choices:
-        return text
-    holder, name = choices[pick % len(choices)]
+        return chance.choice(VALUES)
+    holder, name = chance.choice(choices)
     if key:
-        holder[text] = holder.pop(name)
+        holder[chance.choice(TEXTS)] = holder.pop(name)
         return json.dumps(values)
     holder[name] = "HERE IT IS"
-    return json.dumps(values).replace('"HERE IT IS"', text)
+    return json.dumps(values).replace('"HERE IT IS"', chance.choice(VALUES))
 
 
-def change(folder: Path, kind: str, pick: int, *more: Any) -> None:
-    """Change one file in the folder."""
+def change(folder: Path, kind: str, seed: int) -> None:
+    """Change one file or folder in the folder."""
+    chance = Random(seed)
     paths = sorted(path for path in folder.glob("*/**/*") if "good" not in str(path.relative_to(folder)))
-    files = [path for path in paths if path.is_file() and not path.is_symlink()]
+    files = [path for path in paths if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20]
     if kind == "put":
-        put(paths[pick % len(paths)], more[0])
+        put(chance.choice(paths), chance.choice(SPECIAL))
     elif kind == "rename":
-        path = paths[pick % len(paths)]
-        target = path.parent / os.fsdecode(more[0])
+        path = chance.choice(paths)
+        target = path.parent / os.fsdecode(chance.choice(NAMES))
         if not os.path.lexists(target):
             path.rename(target)
     elif files:
-        path = files[pick % len(files)]
-        data = path.read_bytes()[: 1 << 20] if os.access(path, os.R_OK) and path.stat().st_size < 1 << 24 else b""
+        path = chance.choice([each for each in files if each.suffix.startswith(".json")] or files)
+        data = path.read_bytes()
         if kind == "cut":
-            path.write_bytes(data[: more[0] % (len(data) + 1)])
+            path.write_bytes(data[: chance.randrange(len(data) + 1)])
         elif kind == "line":
-            path.write_bytes(data + more[0])
+            path.write_bytes(data + chance.choice(LINES))
         else:
-            lines = (
-                data.decode(errors="replace").split("\n")
-                if path.suffix == ".jsonl"
-                else [data.decode(errors="replace")]
-            )
-            at = more[0] % len(lines)
-            try:
-                lines[at] = edit(lines[at], more[0], more[1], key=kind == "key")
-            except ValueError:  # no JSON any more
-                return
-            path.write_bytes("\n".join(lines).encode(errors="surrogatepass"))
+            text = data.decode(errors="replace").rstrip("\n")
+            lines = text.split("\n") if path.suffix == ".jsonl" else [text]
+            at = chance.randrange(len(lines))
+            with suppress(ValueError, RecursionError):  # no JSON any more
+                lines[at] = edit(lines[at], chance, key=kind == "key")
+            path.write_bytes("\n".join([*lines, ""]).encode(errors="surrogatepass"))
 
 
 class Commands:
@@ -180,6 +177,10 @@ class Commands:
             json.dumps({"folder": str(self.folder), "commands": commands, "charts": kind == "charts"}) + "\n"
         )
         self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], 60)[0]:
+            self.process.kill()
+            self.folders = 0
+            pytest.fail("it reads something that never ends, or waits")
         return json.loads(self.process.stdout.readline())
 
     def restart(self) -> None:
@@ -299,13 +300,13 @@ def fuzz(examples: int) -> Any:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@fuzz(350)
+@fuzz(400)
 @given(changes=CHANGES)
 def test_no_folder_of_a_run_ends_a_command(folders: Folders, changes: list[tuple[Any, ...]]) -> None:
     check(folders, "runs", changes)
 
 
-@fuzz(140)
+@fuzz(90)
 @given(changes=CHANGES)
 def test_no_folder_of_a_bench_ends_a_comparison(folders: Folders, changes: list[tuple[Any, ...]]) -> None:
     check(folders, "compare", changes)
@@ -315,3 +316,14 @@ def test_no_folder_of_a_bench_ends_a_comparison(folders: Folders, changes: list[
 @given(changes=CHANGES)
 def test_no_folder_of_a_bench_ends_a_report(folders: Folders, changes: list[tuple[Any, ...]]) -> None:
     check(folders, "report", changes)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("kind", "number"), [("runs", 9000), ("compare", 900), ("report", 90), ("charts", 10)])
+def test_ten_thousand_folders_do_not_either(folders: Folders, kind: str, number: int) -> None:
+    @fuzz(number)
+    @given(CHANGES)
+    def show(changes: list[tuple[Any, ...]]) -> None:
+        check(folders, kind, changes)
+
+    show()
