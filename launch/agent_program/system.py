@@ -56,7 +56,11 @@ def reserve(port: int) -> socket.socket:
             probe.bind(("", port))
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, SO_REUSEPORT, 1)
-    reserved.bind(("", port))
+    try:
+        reserved.bind(("", port))
+    except OSError:
+        reserved.close()
+        raise
     return reserved
 
 
