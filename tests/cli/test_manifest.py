@@ -150,9 +150,8 @@ def test_a_pod_gets_the_options_that_were_given_and_those_that_depend_on_the_mac
         "--start-timeout 600 --runs-dir /tmp/runs"
     )
     assert words_of(capsys, *MULTI_WORKER, "--gpus", "2", "--start-timeout", "60", "--set", "stop_on_nan=true") == (
-        "--inherit tf-config --strategy multiworker --preset reference --devices 2 --set stop_on_nan=true "
-        "--start-timeout 60 "
-        "--runs-dir /tmp/runs"
+        "--inherit tf-config --strategy multiworker --preset reference --devices 2 --start-timeout 60 "
+        "--set stop_on_nan=true --runs-dir /tmp/runs"
     )
 
 

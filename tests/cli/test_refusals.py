@@ -1,6 +1,8 @@
 """Wrong input: one sentence with the value and the fix, exit code 2, nothing started and no folder created."""
 
+import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +10,9 @@ from tfdist.cli.command import run
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions, plan_request
 from tfdist.launch.agent_program import gpus
+from tfdist.launch.environment import read_env_file
 from tfdist.launch.hosts.host import LOCAL
+from tfdist.launch.hosts.parse import parse_hostfile
 from tfdist.launch.machine import Machine
 
 WRONG = [
@@ -201,3 +205,33 @@ def test_gpus_that_nvidia_smi_does_not_list_are_refused_unless_hidden(command, c
     assert err.startswith("tfdist: localhost: /dev has 1 GPU, but nvidia-smi lists none, so tasks would use the CPU; ")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert run([*command[:1], "--dry-run", *command[1:]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["launch", "--hostfile", "/dev/zero", "--", "true"], "--hostfile /dev/zero: larger than 4 MiB"),
+        (["launch", "--env-file", "/dev/zero", "--", "true"], "--env-file /dev/zero: larger than 4 MiB"),
+        (["launch", "--config", "/dev/zero", "--", "true"], "--config /dev/zero: larger than 4 MiB"),
+        (["bench", "--suite", "/dev/zero", "--dry-run"], "--suite /dev/zero: larger than 4 MiB"),
+        (["launch", "--config", "deep.toml", "--", "true"], "--config deep.toml: not TOML (nested too deeply)"),
+        (["bench", "--suite", "deep.toml", "--dry-run"], "the suite deep.toml is not TOML: nested too deeply"),
+    ],
+)
+def test_endless_and_deeply_nested_files_are_refused(arguments, what, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("deep.toml").write_text("a = " + "[" * 20_000 + "]" * 20_000)
+    assert run(arguments) == 2
+    assert what in capsys.readouterr().err
+
+
+def test_a_hostfile_and_an_env_file_may_be_streams(tmp_path):
+    for read, text, expected in (
+        (lambda path: [host.name for host in parse_hostfile(path)], b"h1\nh2\n", ["h1", "h2"]),
+        (read_env_file, b"A=1\n", {"A": "1"}),
+    ):
+        reading, writing = os.pipe()
+        os.write(writing, text)
+        os.close(writing)
+        assert read(Path(f"/dev/fd/{reading}")) == expected
+        os.close(reading)

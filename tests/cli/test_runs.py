@@ -301,3 +301,50 @@ def test_what_acts_on_a_run_takes_that_of_another_user_only_by_its_path(words, o
     assert run(["logs", others_run]) == 0
     assert run(["runs", others_run]) == 0
     assert run(["stop", f"runs/{others_run}"]) == 0
+
+
+def keep_bench(root, command="tfdist bench --suite s"):
+    paths = BenchPaths(Path(root))
+    suite = parse_suite({"arms": [{"name": "a", "strategy": "one-device"}], "rounds": 3}, "s")
+    paths.path.mkdir(parents=True)
+    save_json(paths.bench, BenchFile(suite, command, "", interleave(["a"], 3, 0)).to_json())
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("records.jsonl", '{"arm": ["a"], "status": "refused"}\n'),
+        ("records.jsonl", '{"status": "refused"}\n'),
+        ("turns.jsonl", None),
+        ("bench.json", None),
+    ],
+)
+def test_a_bench_with_wrong_files_hides_no_other_run(file, text, capsys):
+    keep("20260101T120000Z-a", outcome=outcome("ok"))
+    path = keep_bench("bench_results/mine").path / file
+    if text is None:
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    else:
+        path.write_text(text)
+    assert run(["runs"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert {row.split()[0] for row in rows} == {"20260101T120000Z-a", "bench_results/mine"}
+    assert (
+        text
+        or "cannot be read: not a regular file" in next(row for row in rows if row.startswith("bench"))
+        or ("not a regular file" in "".join(rows))
+    )
+
+
+@pytest.mark.parametrize("spec", [{"command": [1]}, {"command": 5}, {"checkpointing": {"folder": 5}}, [], "x"])
+def test_a_spec_of_wrong_types_hides_no_other_run(spec, capsys):
+    keep("20260101T120000Z-a", outcome=outcome("ok"))
+    values = {**TrainingSpec().to_json(), **spec} if isinstance(spec, dict) else spec
+    keep("20260102T120000Z-b", outcome=outcome("ok"), spec=values)
+    for options in ([], ["--json"]):
+        assert run(["runs", *options]) == 0
+        out = capsys.readouterr().out
+        assert "20260101T120000Z-a" in out
+        assert "20260102T120000Z-b" in out

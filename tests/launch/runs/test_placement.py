@@ -1,5 +1,7 @@
 """The table of placed operations, from lines as TensorFlow logs them."""
 
+import csv
+
 from tfdist.launch.agents.messages import Output
 from tfdist.launch.runs.placement import device_name, nodes, placed_in, save_placement
 from tfdist.launch.runs.rundir import create_run_dir
@@ -50,3 +52,13 @@ def test_a_run_that_logged_nothing_has_no_table(tmp_path):
         writer.write(Output("worker-0", "stderr", "hello\n"))
         assert save_placement(writer).startswith("no operation was placed: --set log_device_placement=true acts in")
     assert not writer.run_dir.placement.exists()
+
+
+def test_cells_that_a_spreadsheet_would_compute_are_texts(tmp_path):
+    with RunWriter(create_run_dir(tmp_path, "run")) as writer:
+        line = '1: I tensorflow/placer.cc:162] a: (Conv2D): /job:=HYPERLINK("x,y")\n'
+        writer.write(Output("=1+1", "stderr", line.replace("/job:=", "/job:worker,=")))
+        save_placement(writer)
+    text = writer.run_dir.placement.read_text()
+    assert next(csv.reader([text.splitlines()[1]]))[0] == "'=1+1"
+    assert len(next(csv.reader([text.splitlines()[1]]))) == 4

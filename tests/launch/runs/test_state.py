@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -328,3 +329,24 @@ def test_escapes_in_a_runs_files_are_not_shown(tmp_path):
     )
     assert (read_run(run_dir).reason, read_run(run_dir).culprit) == ("ab", "ab")
     assert (read_outcome(run_dir).hints, read_outcome(run_dir).log) == (("ab",), ("ab",))
+
+
+def test_launchers_that_do_not_answer_are_asked_at_the_same_time(tmp_path):
+    with ExitStack() as stack:
+        for number in range(20):
+            run_dir = RunDir(tmp_path / f"20260101T1200{number:02}Z-x")
+            run_dir.path.mkdir()
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(run_dir.control))
+            listener.listen()
+        started = time.monotonic()
+        assert [run.state for run in list_runs(tmp_path)] == [RunState.RUNNING] * 20
+        assert time.monotonic() - started < 4  # one after the other: 20 s
+
+
+def test_an_outcome_that_is_too_large_is_not_read(tmp_path):
+    run_dir = RunDir(tmp_path / "20260101T120000Z-x")
+    run_dir.path.mkdir()
+    run_dir.outcome.write_text('{"status": "ok", "a": "' + "x" * (9 << 20) + '"}')
+    (found,) = list_runs(tmp_path)
+    assert (found.state, found.reason) == (RunState.UNREADABLE, "outcome.json cannot be read: larger than 8 MiB")
