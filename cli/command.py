@@ -355,7 +355,9 @@ def _run(arguments: list[str]) -> int:
         if is_limit(error):
             return _fail(NO_PROCESSES, ExitCode.FAILED, arguments)
         if isinstance(error, RuntimeError):
-            raise
+            if not str(error).startswith("Symlink loop"):  # of Path.resolve, before Python 3.13
+                raise
+            return _fail(f"{error}: such a path leads nowhere; give another one", ExitCode.USAGE, arguments)
         return _fail_to_print(error, arguments)
     except typer.TyperException as error:
         return _fail(usage_sentence(error, arguments), ExitCode.USAGE, arguments)

@@ -1,5 +1,6 @@
 """What `--resume` continues, and whether it can."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -193,6 +194,10 @@ def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:
         if run.state is not RunState.RUNNING or run.launcher is None or not run.launcher.local:
             continue
         saved = read_saved_spec(run.run_dir)
-        if saved is not None and saved.checkpointing is not None and Path(saved.checkpointing.folder).resolve() == path:
+        if (
+            saved is not None
+            and saved.checkpointing is not None
+            and os.path.realpath(saved.checkpointing.folder) == str(path)
+        ):
             fix = f"stop it with 'tfdist stop {run.run_dir.path}'"
             raise TfdistError(f"{folder}: {run.name} still saves checkpoints there; {fix}")

@@ -7,7 +7,7 @@ from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Event, Listening, Started
 from tfdist.launch.job import Job
 from tfdist.launch.str_enum import StrEnum
-from tfdist.launch.text import counted, listed
+from tfdist.launch.text import counted, listed, one_line
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.choice import StrategyChoice
 
@@ -20,6 +20,8 @@ class StrategyCheck(StrEnum):
     UNKNOWN = "unknown"
 
 
+_LONGEST = 200
+"""Characters of a name or place that a task reports."""
 _IN_CURRENT = ("memory_limit_mb", "memory_growth", "soft_placement", "log_device_placement")
 """Options that reach a program through the devices that `current()` configures."""
 _SCOPE = "build the model in `with strategy.scope():` (docs/convert.md)"
@@ -62,7 +64,7 @@ class StrategyFacts:
             case Event(task, event={"event": "first_batch", "digest": str(digest)}):
                 self.first_batches[task] = digest
             case Event(task, event={"event": "strategy", "name": str(name), "replicas": int(replicas)} as event):
-                line = event.get("line")
+                name, line = one_line(name)[:_LONGEST], one_line(str(event.get("line") or ""))[:_LONGEST]
                 self.uses[task] = _Use(name, replicas, event.get("trains") is True, f" ({line})" if line else "")
 
     def judge(self, choice: StrategyChoice, job: Job) -> tuple[StrategyCheck, str]:

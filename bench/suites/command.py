@@ -13,6 +13,7 @@ from tfdist.bench.suites.suite import Suite
 from tfdist.jobs.exchange_checks import check_program
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.job import Program
+from tfdist.launch.json_files import read_bytes
 from tfdist.launch.machine import Machines
 from tfdist.launch.redact import REDACTED
 from tfdist.launch.text import shortened
@@ -92,8 +93,8 @@ def check_measures(program: Program) -> None:
     files = list(_files(folder, words[1])) if is_module else [Path(words[0])]
     for path in files:  # grows
         try:
-            nodes = list(ast.walk(ast.parse(path.read_bytes())))
-        except (OSError, SyntaxError, ValueError):
+            nodes = list(ast.walk(ast.parse(read_bytes(path))))
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
             return
         texts = [getattr(node, name, None) for node in nodes for name in ("id", "attr", "name", "module", "value")]
         if (_SIGNS | _LOADERS) & {word for text in texts if isinstance(text, str) for word in text.split(".")}:
@@ -123,8 +124,8 @@ def check_imports(program: Program, machines: Machines) -> None:
     if not program.python or not script or any(not host.local or host.python for host in machines):
         return
     try:
-        nodes = ast.parse(Path(script).read_bytes()).body
-    except (OSError, SyntaxError, ValueError):
+        nodes = ast.parse(read_bytes(script)).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]

@@ -102,8 +102,12 @@ def answering(run_dirs: Sequence[RunDir]) -> list[RunDir]:
 
     if not run_dirs:
         return []
-    with ThreadPoolExecutor(min(len(run_dirs), 64)) as pool:
-        return [run_dir for run_dir, found in zip(run_dirs, pool.map(ask, run_dirs), strict=True) if found]
+    try:
+        with ThreadPoolExecutor(min(len(run_dirs), 64)) as pool:
+            found = list(pool.map(ask, run_dirs))
+    except RuntimeError:  # no more threads
+        found = list(map(ask, run_dirs))
+    return [run_dir for run_dir, listens in zip(run_dirs, found, strict=True) if listens]
 
 
 def _listener(run_dir: RunDir, stack: ExitStack) -> socket.socket:

@@ -362,7 +362,8 @@ def old_runs(runs_dir: Path, age_s: float, used: Collection[str] = ()) -> list[O
         paths = sorted(runs_dir.iterdir())
     except OSError:
         return []
-    in_use = {parent for folder in used for parent in (Path(folder).resolve(), *Path(folder).resolve().parents)}
+    real = [Path(os.path.realpath(folder)) for folder in used]  # resolve() fails for a link to itself
+    in_use = {parent for folder in real for parent in (folder, *folder.parents)}
     runs = []
     for run_dir in map(RunDir, paths):
         if _is_deletable(run_dir) and run_dir.path.resolve() not in in_use:

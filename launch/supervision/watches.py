@@ -15,6 +15,7 @@ from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Event, Exited, Listening, Output, Release, Reply, StacksDumped, Started
 from tfdist.launch.diagnosis.history import Freeze, NotJoined, OwnConfig, ProcessState, Stall
+from tfdist.launch.json_files import read_bytes
 from tfdist.launch.supervision.task_group import TaskGroup
 from tfdist.launch.text import shortened
 
@@ -140,8 +141,8 @@ class JoinWatch:
         if not plan.script or not self.tasks.job.cluster.addresses or self._listening():
             return
         try:
-            nodes = list(ast.walk(ast.parse(Path(plan.program.cwd, plan.script).read_text(encoding="utf-8"))))
-        except (OSError, ValueError, SyntaxError, RecursionError):  # it is on another host, or no program
+            nodes = list(ast.walk(ast.parse(read_bytes(Path(plan.program.cwd, plan.script)))))
+        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # it is on another host, or no program
             return
         tests = (node for node in nodes if isinstance(node, ast.If) and "TF_CONFIG" in ast.unparse(node.test))
         conditional = {inner for node in tests for inner in ast.walk(node)}

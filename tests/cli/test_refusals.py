@@ -235,3 +235,11 @@ def test_a_hostfile_and_an_env_file_may_be_streams(tmp_path):
         os.close(writing)
         assert read(Path(f"/dev/fd/{reading}")) == expected
         os.close(reading)
+
+
+@pytest.mark.parametrize("command", [["compare", "loop", "loop"], ["report", "loop"], ["bench", "--resume", "loop"]])
+def test_a_link_to_itself_as_a_folder_is_refused(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    assert run(command) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -92,6 +92,13 @@ def test_the_line_of_the_program_is_named():
     assert "its model was built without the strategy (train.py:12); build" in sentence
 
 
+def test_what_a_task_calls_its_strategy_stays_a_part_of_one_line():
+    event = use("x\ntfdist: done\n" * 1000, 1).event
+    _, sentence = judge(MIRRORED, [Event("worker-0", 0.0, {**event, "line": "a\u2028b"})])
+    assert sentence.splitlines() == [sentence]
+    assert len(sentence) < 600
+
+
 def test_without_facts_it_is_unknown():
     label, sentence = judge(MIRRORED, [])
     assert label is StrategyCheck.UNKNOWN

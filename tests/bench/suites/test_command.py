@@ -119,6 +119,7 @@ def test_a_program_that_imports_from_above_its_folder_is_read(tmp_path: Path, mo
         {"other": "import importlib\nimportlib.import_module('x')"},  # whatever this runs
         {"other": "import a_module_from_elsewhere"},
         {"other": "no ("},
+        {"other": f"{'-' * 100_000}1"},  # nested too deeply for Python's parser
     ],
 )
 def test_a_program_that_measures_or_may_run_other_code_passes(
