@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.cli.checkpoint_files import SPEC, save_checkpoint
@@ -319,8 +319,12 @@ def test_no_folder_of_a_bench_ends_a_report(folders: Folders, changes: list[tupl
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("kind", "number"), [("runs", 9000), ("compare", 900), ("report", 90), ("charts", 10)])
-def test_ten_thousand_folders_do_not_either(folders: Folders, kind: str, number: int) -> None:
+@pytest.mark.parametrize(
+    ("part", "kind", "number"),
+    [*((part, "runs", 1500) for part in range(6)), (6, "compare", 900), (7, "report", 90), (8, "charts", 10)],
+)
+def test_ten_thousand_folders_do_not_either(folders: Folders, part: int, kind: str, number: int) -> None:
+    @seed(part)
     @fuzz(number)
     @given(CHANGES)
     def show(changes: list[tuple[Any, ...]]) -> None:
