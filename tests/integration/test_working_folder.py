@@ -78,6 +78,18 @@ def test_doctor_and_collectives_import_no_module_of_the_working_folder(folder: P
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
+def test_check_and_bench_import_no_module_of_the_working_folder(folder: Path) -> None:
+    env = {"PYTHONPATH": SEARCH["colon"] or ""}
+    turns = ("--rounds", "1", "--incarnations", "1", "--turn", "0.5s", "--quiet")
+    run(folder, "bench", "--suite", "smoke", "--arm", "multiworker/auto", *turns, "--out", "out", env=env)
+    program = folder / "own" / "train.py"  # beside the modules it would import them, as any program
+    program.parent.mkdir()
+    program.write_text("import tfdist.measure\nfor _ in tfdist.measure.steps(range(99), examples=1):\n    pass\n")
+    run(folder, "check", "--strategy", "one-device", "own/train.py")
+
+
+@pytest.mark.slow
 def test_a_program_of_the_user_finds_its_own_modules(tmp_path: Path) -> None:
     """Also by a relative PYTHONPATH, which is the user's."""
     (tmp_path / "own").mkdir()

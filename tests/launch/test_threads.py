@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -19,8 +20,20 @@ LIMITED = [
 """Run a command as a user whom limits bind, unlike root, and who can still read our files."""
 
 
+LAUNCH = ("launch", "--strategy", "one-device", "--", "true")
+BENCH = ("bench", "--suite", "smoke", "--arm", "one-device", "--rounds", "1", "--incarnations", "1", "--turn", "0.5s")
+
+
 def refuse(_thread):
     raise RuntimeError("can't start new thread")
+
+
+@pytest.fixture
+def folder():
+    """A folder of that user, on a way that nobody needs a capability for."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, 65533, 65533)
+        yield folder
 
 
 def test_a_refused_thread_is_a_sentence(monkeypatch):
@@ -40,14 +53,19 @@ def test_only_limits_of_processes_are_recognized():
 @pytest.mark.skipif(
     subprocess.run([*LIMITED, "--nproc=1", "true"], capture_output=True).returncode != 0, reason="needs root"
 )
-@pytest.mark.parametrize("command", [("launch", "--strategy", "one-device", "--", "true"), ("doctor",)])
-@pytest.mark.parametrize("number", [1, 3, 5, 7])
-def test_a_command_names_the_limit(command, number, tmp_path):
-    tmp_path.chmod(0o777)
-    env = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        *((LAUNCH, number) for number in (1, 3, 5, 7)),
+        *((("doctor",), number) for number in (1, 3, 5, 7)),
+        *((BENCH, number) for number in (1, 5)),
+    ],
+)
+def test_a_command_names_the_limit(command, number, folder):
+    env = {**os.environ, "HOME": str(folder), "TMPDIR": str(folder)}
     tfdist = [sys.executable, "-m", "tfdist.cli", *command]
     limited = [*LIMITED, f"--nproc={number}", *tfdist]
-    done = subprocess.run(limited, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(limited, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert "ulimit -u" in done.stdout + done.stderr
