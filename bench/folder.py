@@ -19,7 +19,7 @@ from tfdist.bench.suites.suite import Suite, parse_suite
 from tfdist.launch.agent_program.folders import make_folder, why_unsafe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
-from tfdist.launch.json_files import load_json, parse_bounded, read_json_lines, reason_of
+from tfdist.launch.json_files import LARGEST_RECORD, load_json, parse_bounded, read_json_lines, reason_of
 from tfdist.launch.runs.rundir import FileIn
 from tfdist.launch.text import plain
 from tfdist.launch.typed_json import Between, PositiveInt, from_json, shown, with_texts
@@ -143,7 +143,9 @@ def read_lines(path: Path, read: Callable[[dict[str, Any]], T]) -> tuple[list[T]
     try:
         for number, line in enumerate(read_json_lines(path), start=1):
             try:
-                value = printable(parse_bounded(line.decode(errors="replace").encode())) if line else None
+                value = (
+                    printable(parse_bounded(line.decode(errors="replace").encode(), LARGEST_RECORD)) if line else None
+                )
                 if isinstance(value, dict):
                     values.append(read({**value, "arm": printable(value.get("arm"), LONGEST_NAME)}))
                     continue

@@ -54,11 +54,13 @@ def _forget_working_folder() -> None:
     """Modules in the working folder must not shadow ours: a colon at the end of PYTHONPATH, which is easily left there,
     lets Python look there."""
     entries = (os.environ.get("PYTHONPATH") or "/").split(os.pathsep)
-    try:
-        relative = {os.path.abspath(entry) for entry in entries if not entry.startswith("/")}  # noqa: PTH100
-    except OSError:  # the folder was deleted
+    if all(os.path.normpath(entry) != "." for entry in entries):
         return
-    sys.path[:] = [path for path in sys.path if path not in relative or path in entries]
+    try:
+        working = os.getcwd()  # noqa: PTH109 - nothing may be imported yet
+    except FileNotFoundError:  # it was deleted
+        return
+    sys.path[:] = [path for path in sys.path if path != working or path in entries]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from tfdist.cli.options import Json
 from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir, argument
 from tfdist.jobs.checkpoint_source import find_source, listing_of, no_checkpoint
 from tfdist.launch.agent_program.system import temporary_root
-from tfdist.launch.agent_program.template import module_command, without_relative_paths
+from tfdist.launch.agent_program.template import module_command, without_working_folder
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
@@ -91,7 +91,7 @@ def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> 
     for manifest in manifests:
         words = module_command(_MODULE, f"{folder}/{manifest.name}", str(Path(target).absolute()))
         command = [sys.executable, *words]
-        env = {**without_relative_paths(os.environ), **TrainingSpec.from_json(manifest.spec).to_env(), **quiet}
+        env = {**without_working_folder(os.environ), **TrainingSpec.from_json(manifest.spec).to_env(), **quiet}
         process = subprocess.run(command, env=env, text=True, errors="replace", stderr=subprocess.PIPE, check=False)
         lines = process.stderr.strip().splitlines()[-_LAST_LINES:]
         if process.returncode == 0:

@@ -15,7 +15,6 @@ from tfdist.cli.show.past import follow as follow_run
 from tfdist.launch.agents.messages import Event, Output, StreamName
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.json_files import LARGEST_JSON
 from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import find_run, read_run, tasks_of
@@ -86,9 +85,7 @@ def _show_all(run_dir: RunDir, stderr: bool) -> None:
 
 
 def _one_task(run_dir: RunDir, task: str, stderr: bool, follow: bool) -> Callable[[bool], None]:
-    tasks = dict.fromkeys(
-        [*tasks_of(run_dir, LARGEST_JSON), *(name for _, name in run_dir.attempts())]
-    )  # also those of a lost host
+    tasks = dict.fromkeys([*tasks_of(run_dir), *(name for _, name in run_dir.attempts())])  # also those of a lost host
     if task not in tasks and (tasks or not follow or read_run(run_dir).ended):
         raise TfdistError(f"TASK {task}: " + (did_you_mean(task, tasks) if tasks else "the run has started no tasks"))
     stream: StreamName = "stderr" if stderr else "stdout"

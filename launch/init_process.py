@@ -25,8 +25,9 @@ def reap_orphans() -> None:
     Never a child that we have started, for whose status somebody may wait: such a child is in our session or leads its
     own. So an orphan that leads a session stays a zombie until we exit.
     """
-    for pid in children():
-        state, _, _, session = (process_stat(pid) or ["", "", "", "0"])[:4]
-        if state == "Z" and int(session) not in (pid, os.getsid(0)):
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    with suppress(OSError):  # no descriptor is left: a handler of a signal would raise that anywhere
+        for pid in children():
+            state, _, _, session = (process_stat(pid) or ["", "", "", "0"])[:4]
+            if state == "Z" and int(session) not in (pid, os.getsid(0)):
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)

@@ -26,8 +26,11 @@ BYTES_OF_A_VALUE = 20
 """A JSON text has fewer values than its largest number of bytes over this; each takes up to 200 bytes of memory."""
 LARGEST_INPUT = 4 << 20
 """Bytes of a file that a user writes, as a hostfile of 10,000 lines."""
+LARGEST_RECORD = 32 << 20
+"""Bytes of a line of records: those of 400 tasks with 256 windows each."""
 LARGEST_RECORDS = 1 << 30
 """Bytes of a file of JSON lines."""
+_CHUNK = 1 << 20
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags of a file that must not exist, not even as a link to another one."""
 
@@ -59,7 +62,7 @@ def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
         OSError: it cannot be opened, is no regular file, or has more than `limit` bytes.
     """
     with open_regular(path) as file:
-        return _at_most(file, limit, path)
+        return at_most(file, limit, path)
 
 
 def read_input(path: Path | str) -> bytes:
@@ -69,7 +72,7 @@ def read_input(path: Path | str) -> bytes:
         OSError: it cannot be opened, or has more than LARGEST_INPUT bytes, as /dev/zero has.
     """
     with Path(path).open("rb") as file:
-        return _at_most(file, LARGEST_INPUT, path)
+        return at_most(file, LARGEST_INPUT, path)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -88,9 +91,18 @@ def read_toml(path: Path) -> dict[str, Any]:
     return table
 
 
-def _at_most(file: BinaryIO, limit: int, path: Path | str) -> bytes:
-    if os.fstat(file.fileno()).st_size <= limit and len(data := file.read(limit + 1)) <= limit:
-        return data
+def at_most(file: BinaryIO, limit: int, path: Path | str) -> bytes:
+    """The rest of an open file; `path` is its name.
+
+    Raises:
+        OSError: it has more than `limit` bytes.
+    """
+    parts, left = list[bytes](), limit
+    while left >= 0 and (data := file.read(min(_CHUNK, left + 1))):  # in chunks: read(N) takes N bytes at once
+        parts.append(data)
+        left -= len(data)
+    if left >= 0:
+        return b"".join(parts)
     raise OSError(errno.EFBIG, f"larger than {limit >> 20} MiB", str(path))
 
 
@@ -129,14 +141,14 @@ def read_json_lines(path: Path) -> Iterator[bytes]:
 
     Raises:
         OSError: it cannot be opened, is no regular file, or has more than LARGEST_RECORDS bytes.
-        ValueError: the next line has more than LARGEST_JSON bytes; no more lines follow.
+        ValueError: the next line has more than LARGEST_RECORD bytes; no more lines follow.
     """
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > LARGEST_RECORDS:
             raise OSError(errno.EFBIG, f"larger than {LARGEST_RECORDS >> 20} MiB", str(path))
-        while line := file.readline(LARGEST_JSON + 1):
-            if len(line) > LARGEST_JSON:
-                raise ValueError(f"longer than {LARGEST_JSON >> 20} MiB; it and the lines after it are not read")
+        while line := file.readline(LARGEST_RECORD + 1):
+            if len(line) > LARGEST_RECORD:
+                raise ValueError(f"longer than {LARGEST_RECORD >> 20} MiB; it and the lines after it are not read")
             yield line.removesuffix(b"\n")
 
 

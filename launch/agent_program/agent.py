@@ -27,7 +27,7 @@ from tfdist.launch.agent_program.description import KernelLog, describe, oom_kil
 from tfdist.launch.agent_program.folders import UnsafeFolderError
 from tfdist.launch.agent_program.gpus import fullest_gpu, with_cusolver
 from tfdist.launch.agent_program.json_lines import LineReader, to_line
-from tfdist.launch.agent_program.template import AGENT_VARIABLE, runs_module, without_relative_paths
+from tfdist.launch.agent_program.template import AGENT_VARIABLE, runs_module, without_working_folder
 from tfdist.launch.agent_program.text import MAX_VALUES, end_of_characters, too_many_values, why_refused
 
 HEARTBEAT_S = 2.0
@@ -425,7 +425,7 @@ class Agent:
                 paths = (self.package, environment.get("PYTHONPATH"))
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
             if runs_module(argv):
-                environment = without_relative_paths(environment)
+                environment = without_working_folder(environment)
             environment |= {processes.descriptor_variable(name): str(inner[name]) for name in processes.INHERITED}
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:

@@ -30,12 +30,12 @@ def why_unsafe(path: str, working: str = "") -> str:
 
     Three more are trusted, because they can run programs as this user anyway, or cannot be told apart from root:
 
-    - For root, the owner of the working folder, whose programs root runs there. A container often runs as root in a
-      folder of a user of its host (`docker run -v $PWD:/work -w /work`).
+    - For root, the owners of the working folder and of those above it, whose programs root runs there. A container
+      often runs as root in a folder of a user of its host (`docker run -v $PWD:/work -w /work`).
     - In a user namespace that does not map all users (rootless containers), the overflow user, to whom all folders of
       users outside belong, those of root outside too. Elsewhere that is the user nobody, who is not trusted.
-    - In a Kubernetes pod, whoever may write to a volume: many are created with mode 0777, and who may mount one may
-      also run a pod as any user.
+    - In a Kubernetes pod, the owner of a volume and whoever may write to it: many are created with mode 0777, and who
+      may mount one may also run a pod as any user.
 
     Args:
         path: absolute, or relative to the current folder.
@@ -50,13 +50,15 @@ def why_unsafe(path: str, working: str = "") -> str:
         for folder, status, link in _way(path):
             if not stat.S_ISDIR(status.st_mode):
                 break
+            if _IN_POD in os.environ and os.path.ismount(folder):
+                continue
             shared = status.st_mode & stat.S_IWGRP and status.st_gid in groups
             if status.st_uid not in trusted and not shared:
                 fix = "have its owner share it with a group of yours ('chgrp', 'chmod g+w')"
                 if os.geteuid() == 0:
                     fix = "run 'chown root' on it, start tfdist in it to trust that user"
                 return f"{folder} belongs to user {status.st_uid}, who may rename what is in it; {fix}"
-            if not status.st_mode & stat.S_IWOTH or (_IN_POD in os.environ and os.path.ismount(folder)):
+            if not status.st_mode & stat.S_IWOTH:
                 continue
             if not status.st_mode & stat.S_ISVTX:
                 return f"every user may rename what is in {folder}; run 'chmod o-w' or 'chmod +t' on it"
@@ -69,7 +71,7 @@ def _trusted_users(working: str) -> set[int]:
     users = {0, os.geteuid()}
     with suppress(OSError):
         if os.geteuid() == 0:
-            users.add(os.stat(working or ".").st_uid)
+            users.update(status.st_uid for _, status, _ in _way(working))
     with suppress(OSError, ValueError):
         with open("/proc/self/uid_map", "rb") as lines:
             mapped = sum(int(line.split()[2]) for line in lines)

@@ -48,7 +48,7 @@ _package = ""
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:
-    """What a Python gets to run `main` of a module of ours; its environment is to be `without_relative_paths`."""
+    """What a Python gets to run `main` of a module of ours; its environment is to be `without_working_folder`."""
     return ("-c", RUN, module, *arguments)
 
 
@@ -57,13 +57,13 @@ def runs_module(argv: Sequence[str]) -> bool:
     return tuple(argv[1:3]) == ("-c", RUN)
 
 
-def without_relative_paths(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables, with only the absolute entries of PYTHONPATH: an empty one, as a colon at its end leaves, is the
-    working folder."""
+def without_working_folder(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables without the entries of PYTHONPATH that name the working folder: an empty one, as a colon at its
+    end leaves, and `.`."""
     entries = environment.get("PYTHONPATH", "").split(os.pathsep)
-    absolute = os.pathsep.join(filter(os.path.isabs, entries))
+    kept = os.pathsep.join(entry for entry in entries if os.path.normpath(entry) != ".")
     others = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
-    return {**others, "PYTHONPATH": absolute} if absolute else others
+    return {**others, "PYTHONPATH": kept} if kept else others
 
 
 def run() -> NoReturn:

@@ -126,6 +126,9 @@ class Channel:
             self._writer = start_thread(self._write, f"to {host.name}")
         except TfdistError:
             self.process.signal(signal.SIGKILL)
+            for stream in (self.process.stdin, self.process.stderr):
+                stream.close()
+            self.process.reap()
             raise
 
     def send(self, message: ToAgent) -> None:

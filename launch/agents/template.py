@@ -19,7 +19,7 @@ from tfdist.launch.agent_program.template import (
     ANY_AGENT,
     SERVE,
     read_on_import,
-    without_relative_paths,
+    without_working_folder,
 )
 from tfdist.launch.job import Job
 
@@ -124,7 +124,7 @@ class Template:
         """
         # with more OMP threads, numpy would start some that a fork does not copy
         ours = {**os.environ, **variables, AGENT_VARIABLE: ANY_AGENT, "OMP_NUM_THREADS": "1"}
-        ours = with_cusolver(without_relative_paths(ours))
+        ours = with_cusolver(without_working_folder(ours))
         for name in ("TFDIST_TASK", *map(descriptor_variable, INHERITED)):  # it is no task
             ours.pop(name, None)
         after = {name: os.environ.get(name) for name in {*os.environ, *ours} if os.environ.get(name) != ours.get(name)}

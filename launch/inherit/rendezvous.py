@@ -32,6 +32,7 @@ from tfdist.launch.inherit.leader import (
 from tfdist.launch.inherit.table import split
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import one_line, shortened
+from tfdist.launch.threads import NO_PROCESSES
 
 REPORT_S = 5.0
 """Seconds between two lines about what is missing."""
@@ -98,7 +99,10 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
             ) from None
         stack.enter_context(interruptions(wait.signals.put))
         stack.callback(stop.set)
-        names.start()
+        try:
+            names.start()
+        except RuntimeError:
+            raise TfdistError(NO_PROCESSES, ExitCode.FAILED) from None
         if gathering is None:
             _follow(rendezvous, names, wait)
         else:

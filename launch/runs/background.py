@@ -57,9 +57,9 @@ class Background:
             return
         run_dir, self.run_dir = self.run_dir, None
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        for descriptor in (0, 1, 2):
-            _redirect(descriptor, os.devnull, os.O_RDWR)
-        with suppress(OSError):
+        with suppress(OSError):  # no descriptor is left
+            for descriptor in (0, 1, 2):
+                _redirect(descriptor, os.devnull, os.O_RDWR)
             folder = open_folder(run_dir.path)
             for descriptor in (1, 2):
                 _redirect(descriptor, f"/proc/self/fd/{folder}/{run_dir.launcher_log.name}", flags)

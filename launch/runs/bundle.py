@@ -16,9 +16,8 @@ from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
-from tfdist.launch.json_files import NEW_FILE, open_regular
+from tfdist.launch.json_files import LARGEST, NEW_FILE, at_most, open_regular, parse_bounded
 from tfdist.launch.runs.bundle_masks import HostNames, Redactor, hosts_of
-from tfdist.launch.typed_json import parse_json
 
 DOCTOR = "doctor.txt"
 """The file with what `tfdist doctor` finds."""
@@ -117,8 +116,8 @@ class Source:
         found: list[HostNames] = []
         for member in sorted(files, key=lambda member: _rank(PurePath(member).name)):
             if PurePath(member).name in _WITH_HOSTS:
-                with suppress(ValueError):
-                    found += hosts_of(member, parse_json(self.end(member)))
+                with suppress(OSError, ValueError), self._opened(member) as file:
+                    found += hosts_of(member, parse_bounded(at_most(file, LARGEST, member), LARGEST))
         return found
 
 

@@ -12,7 +12,7 @@ from typing import get_args
 from tfdist.launch.agent_program.text import end_of_characters
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Output, StreamName
-from tfdist.launch.json_files import LARGEST_JSON, open_regular
+from tfdist.launch.json_files import open_regular
 from tfdist.launch.runs.launcher import read_launcher
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import read_run, tasks_of
@@ -148,9 +148,7 @@ class RunFollower:
         self._last_steps = set(chain.from_iterable(steps.values()))
 
     def _find_logs(self) -> None:
-        order = (
-            {task: index for index, task in enumerate(tasks_of(self.run_dir, LARGEST_JSON))} if not self._logs else {}
-        )
+        order = {task: index for index, task in enumerate(tasks_of(self.run_dir))} if not self._logs else {}
         attempts = sorted(self.run_dir.attempts(), key=lambda key: (key[0], order.get(key[1], 0), key[1]))
         for attempt, task in attempts:
             for stream in self.streams:

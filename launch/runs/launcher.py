@@ -73,7 +73,10 @@ def request(run_dir: RunDir, name: str, timeout_s: float = ANSWER_S) -> tuple[st
         client.settimeout(timeout_s)
         folder = os.open(run_dir.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
-        client.connect(_address(folder, run_dir))
+        try:
+            client.connect(_address(folder, run_dir))
+        except BlockingIOError:  # many have asked, and it has accepted none
+            raise TimeoutError from None
         client.sendall(to_line({"request": name}))
         line = _line(client, timeout_s)
     try:
@@ -86,7 +89,7 @@ def answers(run_dir: RunDir, timeout_s: float = STATUS_S) -> bool:
     """Whether a launcher listens on the run's socket, also a suspended one. A full disk holds no other trace of it."""
     try:
         request(run_dir, "status", timeout_s)
-    except (TimeoutError, BlockingIOError):  # the latter: many have asked it, and it has accepted none
+    except TimeoutError:
         return True
     except OSError:
         return False

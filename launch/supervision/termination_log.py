@@ -57,6 +57,11 @@ def write(text: str) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     """Replace the content of a file. That of Kubernetes is mounted into the container, so it is written in place."""
+    if path.exists() and not path.is_file():  # a terminal, /dev/null, a pipe: whoever runs tfdist has chosen it
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        return
     try:
         if path != DEFAULT:
             replace_file(path, data)

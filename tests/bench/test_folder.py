@@ -1,5 +1,6 @@
 """The folder of a bench belongs to one process at a time."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.users import OTHER, US, as_user, make, needs_root, public_folder
-from tfdist.bench.folder import check_new, only_writer
+from tfdist.bench.folder import check_new, only_writer, read_lines
 from tfdist.launch.errors import TfdistError
 
 public = pytest.fixture(public_folder)
@@ -75,3 +76,15 @@ def test_a_folder_below_a_sticky_one_is_used_whatever_the_umask(public: Path) ->
     finally:
         os.umask(before)
     assert [(sticky / name).stat().st_mode & 0o777 for name in ("a", "a/bench")] == [0o775, 0o775]
+
+
+def test_the_record_of_hundreds_of_tasks_is_read(tmp_path: Path) -> None:
+    usage = {f"figure_{number}": 0.123456 for number in range(8)}
+    windows = [{"seconds": 0.5, "steps": 3, "examples": 48, "usage": usage}] * 256
+    record = {"arm": "a", "ranks": [{"task": f"worker-{rank}", "windows": windows} for rank in range(150)]}
+    (tmp_path / "records.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps({'arm': 'b'})}\n")
+    assert (tmp_path / "records.jsonl").stat().st_size > 8 << 20
+    records, bad = read_lines(tmp_path / "records.jsonl", dict)
+    assert [each["arm"] for each in records] == ["a", "b"]
+    assert len(records[0]["ranks"]) == 150
+    assert bad == []

@@ -68,7 +68,7 @@ class Run:
         agents = [
             int(line.split(": ")[1])
             for line in self.launcher.net.processes()
-            if line.startswith(f"{host.namespace}: ") and "agent_program" in line
+            if line.startswith(f"{host.namespace}: ") and "agent_program.loader" in line
         ]
         (agent,) = (pid for pid in agents if psutil.Process(pid).ppid() in agents)
         os.kill(agent, signal.SIGKILL)

@@ -1,5 +1,6 @@
 """Commands as PID 1, in a PID namespace of their own, as in a container."""
 
+import errno
 import os
 import shlex
 import signal
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tfdist.launch import init_process
 
 TFDIST = [sys.executable, "-m", "tfdist.cli"]
 IN_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc"]
@@ -64,3 +67,13 @@ def test_a_command_that_follows_a_run_ends_on_a_signal(number, tmp_path):
         except subprocess.TimeoutExpired:
             os.kill(int(first), signal.SIGKILL)
             raise
+
+
+def test_orphans_wait_while_no_descriptor_is_left(monkeypatch):
+    """A handler of a signal that raised would end the launcher wherever it is."""
+
+    def no_descriptor():
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(init_process, "children", no_descriptor)
+    init_process.reap_orphans()

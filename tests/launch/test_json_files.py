@@ -1,10 +1,11 @@
 import json
 import os
+import tracemalloc
 from functools import partial
 
 import pytest
 
-from tfdist.launch.json_files import append_line, dumps, overwrite, read_json, replace_file, save_json
+from tfdist.launch.json_files import append_line, dumps, overwrite, read_bytes, read_json, replace_file, save_json
 
 
 def test_nan_and_infinity_become_null():
@@ -68,3 +69,13 @@ def test_a_file_that_is_overwritten_stays_the_same_file_and_must_exist(tmp_path)
     before = path.stat().st_ino
     overwrite(path, b"x")
     assert (path.read_bytes(), path.stat().st_ino) == (b"x", before)
+
+
+def test_a_small_file_takes_little_memory_whatever_the_limit(tmp_path):
+    (tmp_path / "small").write_bytes(b"x")
+    tracemalloc.start()
+    try:
+        assert read_bytes(tmp_path / "small") == b"x"
+        assert tracemalloc.get_traced_memory()[1] < 3 << 20
+    finally:
+        tracemalloc.stop()

@@ -100,6 +100,24 @@ def test_root_trusts_the_owner_of_the_working_folder_and_nobody_else(public, mon
     assert as_user(US, partial(why_unsafe, str(other), str(other))).startswith(f"{other} belongs to user 1235")
 
 
+def test_root_trusts_the_owners_of_the_folders_above_the_working_folder_too(public, monkeypatch):
+    """In a container of a CI job they belong to the runner's user, and what is checked out there to root."""
+    work = make(public / "work", OTHER, 0o755)
+    checkout, temporary = make(work / "checkout", 0, 0o755), make(work / "temporary", OTHER, 0o755)
+    monkeypatch.chdir(make(checkout / "sub", 0, 0o755))
+    assert [why_unsafe("bench_results"), why_unsafe(str(temporary / "bench"))] == ["", ""]
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_in_a_pod_the_owner_of_a_volume_is_trusted(mode, public, monkeypatch):
+    volume = make(public / "volume", OTHER, mode)
+    below = make(volume / "saved", US, 0o755)
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(volume))
+    assert reason(below) != ""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert reason(below) == ""
+
+
 PROGRAM = "import sys; from tfdist.launch.agent_program.folders import why_unsafe; print(why_unsafe(sys.argv[1]))"
 
 

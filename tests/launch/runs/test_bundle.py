@@ -163,6 +163,14 @@ def test_home_user_and_hosts_are_masked_and_words_that_look_like_them_are_not(fo
     assert redact("gpu localhost worker-0") == "gpu localhost worker-0"
 
 
+def test_hosts_are_masked_however_many_there_are(folder):
+    """hosts.json is longer than what the bundle keeps of a file."""
+    names = [f"gpunode-{number:04}" for number in range(2000)]
+    (folder / "hosts.json").write_text(json.dumps({name: {"host": name, "note": "x" * 600} for name in names}))
+    assert (folder / "hosts.json").stat().st_size > bundle.KEPT_BYTES
+    assert "gpunode" not in redactor(folder, {})("lost gpunode-0007 and gpunode-1999")
+
+
 def test_nobody_and_nowhere_are_no_error(folder, monkeypatch):
     def unknown():
         raise KeyError("uid not found")

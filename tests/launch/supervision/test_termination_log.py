@@ -131,6 +131,23 @@ def test_a_link_at_another_file_is_replaced(tmp_path, monkeypatch):
     assert (victim.read_text(), log.read_text(), log.is_symlink()) == ("mine", "x", False)
 
 
+def test_a_device_or_a_pipe_is_written_to_and_not_replaced(tmp_path, monkeypatch, capsys):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(pipe))
+    write("how it ended")
+    assert os.read(reader, 99) == b"how it ended"
+    os.close(reader)
+    write("nobody reads it")
+    assert "cannot write how the job ended" in capsys.readouterr().err
+    (tmp_path / "null").symlink_to("/dev/null")
+    monkeypatch.setenv("TFDIST_TERMINATION_LOG", str(tmp_path / "null"))
+    write("nowhere")
+    assert pipe.is_fifo()
+    assert (tmp_path / "null").is_char_device()
+
+
 def test_a_link_at_the_file_of_kubernetes_is_a_warning(tmp_path, monkeypatch, capsys):
     victim, log = tmp_path / "victim", tmp_path / "log"
     victim.write_text("mine")
