@@ -31,6 +31,7 @@ REMOVALS = {
     "CLOCK_BOOTTIME": "import time; del time.CLOCK_BOOTTIME",
     "SO_REUSEPORT": "import socket, _socket; del socket.SO_REUSEPORT, _socket.SO_REUSEPORT",
     "schedulers": "import os; del os.sched_getscheduler, os.sched_setscheduler",
+    "SEEK_DATA": "import os; del os.SEEK_DATA",
     "libc": WITHOUT_LIBRARIES,
 }
 """The statements that remove each function. TensorFlow runs without all of them."""

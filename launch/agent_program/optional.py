@@ -153,6 +153,18 @@ def limit_open_files(pid: int, limit: tuple[int, int] | None = None) -> tuple[in
     return old[0], old[1]
 
 
+def start_of_data(descriptor: int, offset: int) -> int:
+    """Where the next data of a file begins, from this offset on: a hole may be as long as a file can be.
+
+    Raises:
+        OSError: none follows (ENXIO).
+    """
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA)
+    except AttributeError:  # Linux 3.1
+        return offset
+
+
 def schedule_in_batches() -> None:
     """Let a thread that wakes another one continue, unless the process has a policy; musl and sandboxes refuse."""
     with suppress(AttributeError, OSError):

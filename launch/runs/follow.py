@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import get_args
 
+from tfdist.launch.agent_program.optional import start_of_data
 from tfdist.launch.agent_program.text import end_of_characters
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Output, StreamName
@@ -47,6 +48,7 @@ class GrowingFile:
             with open_regular(self.path) as file:
                 if os.fstat(file.fileno()).st_size <= self.offset:
                     return b""
+                self.offset = start_of_data(file.fileno(), self.offset)  # tfdist writes no holes
                 file.seek(self.offset)
                 data = file.read(CHUNK)
         except OSError:

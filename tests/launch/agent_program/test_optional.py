@@ -22,7 +22,8 @@ from .real_agent import real_agent
 
 OPTIONAL = {
     "os": "copy_file_range eventfd getrandom memfd_create pidfd_open posix_spawn posix_spawnp preadv pwritev "
-    "sched_getparam sched_getscheduler sched_setparam sched_setscheduler setns splice unshare O_PATH O_TMPFILE P_PIDFD",
+    "sched_getparam sched_getscheduler sched_setparam sched_setscheduler setns splice unshare "
+    "O_PATH O_TMPFILE P_PIDFD SEEK_DATA",
     "signal": "pidfd_send_signal",
     "socket": "SO_INCOMING_CPU SO_REUSEPORT TCP_USER_TIMEOUT create_server",
     "resource": "prlimit",

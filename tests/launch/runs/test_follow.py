@@ -27,6 +27,20 @@ def test_a_growing_file_is_read_from_where_it_was_left(tmp_path):
     assert (len(file.read()), file.read()) == (CHUNK, b"y")
 
 
+def test_a_hole_is_skipped(tmp_path):
+    file = GrowingFile(tmp_path / "log")
+    append(file.path, b"a")
+    assert file.read() == b"a"
+    with file.path.open("r+b") as log:
+        log.truncate(1 << 40)
+    assert file.read().strip(b"\0") == b""  # the rest of the first block
+    assert file.read() == b""
+    with file.path.open("r+b") as log:
+        log.seek(1 << 40)
+        log.write(b"end")
+    assert file.read() == b"end"
+
+
 def test_output_comes_in_whole_lines_and_the_rest_at_the_end(tmp_path):
     run_dir = RunDir(tmp_path)
     follower = RunFollower(run_dir)
