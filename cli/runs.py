@@ -233,10 +233,10 @@ def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
 
 def _bench_texts(root: Path, started: float) -> tuple[str, ...]:
     """Time, hosts, size, command and turns of a bench."""
-    until = time.monotonic() + _PATIENCE_S
     bench, paths = read_bench(root), BenchPaths(root)
     if bench is None:
         raise TfdistError(f"{paths.bench.name} is missing")
+    until = time.monotonic() + _PATIENCE_S
     done = sum(1 for line in _lines(paths.turns, until) if line)
     time_s = duration(paths.turns.stat().st_mtime - started) if done else ""
     # to parse all lines of a long bench takes minutes

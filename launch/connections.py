@@ -12,6 +12,8 @@ MOST = 8
 """Connections at a time. With one more, the oldest is closed: idle ones take neither descriptors nor turns."""
 SECONDS = 5.0
 """Time for a connection, from its start to its end."""
+FINISH_S = 0.5
+"""Time for the last answers at the end."""
 RETRY_S = 0.1
 """Pause after a connection that could not be accepted: there is no descriptor, memory or thread for it now."""
 
@@ -40,6 +42,7 @@ def answered(listener: socket.socket, answer: Callable[[socket.socket], object],
             listener.shutdown(socket.SHUT_RDWR)  # ends accept()
         thread.join()
         listener.close()
+        server.finish()
         server.close_oldest(keep=0)
 
 
@@ -67,6 +70,11 @@ class _Server:
             except RuntimeError:  # no thread is left
                 self._end(client)
                 time.sleep(RETRY_S)
+
+    def finish(self) -> None:
+        """Let what is being answered be answered, if it takes no longer than FINISH_S."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open, timeout=FINISH_S)
 
     def close_oldest(self, keep: int) -> None:
         """End all connections but the newest ones, and wait until they are closed."""

@@ -122,9 +122,10 @@ def published(options: MetricsOptions, job: Job, writer: RunWriter, note: Callab
             written_at = time.monotonic()
             try:
                 replace_file(Path(str(options.file)), exposition.generate_latest(registry), 0o644, sync=False)
-            except OSError as error:
+            except Exception as error:  # whatever it is, it must not end the job
                 if not failed:
-                    note(f"cannot write {options.file} ({error.strerror}); the job continues")
+                    reason = getattr(error, "strerror", None) or type(error).__name__
+                    note(f"cannot write {options.file} ({reason}); the job continues")
                 failed = True
 
         def handle(message: Message) -> None:
