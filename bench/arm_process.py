@@ -128,9 +128,10 @@ class _ArmThread:
             status = RecordStatus.INTERRUPTED if error.exit_code > 128 else RecordStatus.FAILED
             record = self._record(status, str(error), error.exit_code)
         except Exception as error:
+            reason = NO_PROCESSES
             if not is_limit(error):
                 traceback.print_exc()
-            reason = NO_PROCESSES if is_limit(error) else f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {error}"
             record = self._record(RecordStatus.FAILED, reason, ExitCode.FAILED)
         self.post(Ended(self.start.arm, replace(record, incarnation=self.start.incarnation)))
 

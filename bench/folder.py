@@ -143,9 +143,8 @@ def read_lines(path: Path, read: Callable[[dict[str, Any]], T]) -> tuple[list[T]
     try:
         for number, line in enumerate(read_json_lines(path), start=1):
             try:
-                value = (
-                    printable(parse_bounded(line.decode(errors="replace").encode(), LARGEST_RECORD)) if line else None
-                )
+                text = line.decode(errors="replace").encode()
+                value = printable(parse_bounded(text, LARGEST_RECORD)) if line else None
                 if isinstance(value, dict):
                     values.append(read({**value, "arm": printable(value.get("arm"), LONGEST_NAME)}))
                     continue

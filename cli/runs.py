@@ -252,7 +252,7 @@ class _Line(TypedDict, total=False):
 
 
 def _arm_and_status(line: bytes) -> tuple[str, str]:
-    """Of a line of records.jsonl; empty if it is none."""
+    """The arm and the status in a line of records.jsonl; empty if it is no record."""
     with suppress(ValueError):
         values = from_json(parse_bounded(line), _Line)
         return printable(values.get("arm", ""), LONGEST_NAME), values.get("status", "")
@@ -285,11 +285,10 @@ def _started(at: float) -> str:
 def _what(run: Run) -> str:
     """The strategy, and the user's own program."""
     saved = read_saved_spec(run.run_dir)
-    return (
-        f"{saved.spec.strategy} {redact_command([word[:2000] for word in saved.command[:20]])}"[:_MOST_WHAT].rstrip()
-        if saved
-        else ""
-    )
+    if saved is None:
+        return ""
+    command = redact_command([word[:2000] for word in saved.command[:20]])
+    return f"{saved.spec.strategy} {command}"[:_MOST_WHAT].rstrip()
 
 
 def _size(folder: Path) -> int | None:

@@ -5,7 +5,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.threads import start_thread
 
 MOST = 8
@@ -66,8 +68,8 @@ class _Server:
             with self._changed:
                 self._open.append(client)
             try:
-                threading.Thread(target=self._serve, args=(client,), name=f"{self._name} client", daemon=True).start()
-            except RuntimeError:  # no thread is left
+                start_thread(partial(self._serve, client), f"{self._name} client")
+            except TfdistError:  # no thread is left
                 self._end(client)
                 time.sleep(RETRY_S)
 

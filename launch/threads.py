@@ -19,11 +19,20 @@ def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
         TfdistError: the system refuses more threads.
     """
     thread = threading.Thread(target=run, name=name, daemon=True)
+    start(thread)
+    return thread
+
+
+def start(thread: threading.Thread) -> None:
+    """Start a thread that exists.
+
+    Raises:
+        TfdistError: the system refuses more threads.
+    """
     try:
         thread.start()
     except RuntimeError:
         raise TfdistError(NO_PROCESSES, ExitCode.FAILED) from None
-    return thread
 
 
 def is_limit(error: Exception) -> bool:

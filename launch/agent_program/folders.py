@@ -28,7 +28,7 @@ def why_unsafe(path: str, working: str = "") -> str:
     - So is another owner if its group may write to it and this user is in that group, as in the folder of a project
       that belongs to whoever leads it.
 
-    Three more are trusted, because they can run programs as this user anyway, or cannot be told apart from root:
+    Three more are trusted, because they can run programs as this user anyway, or look like root to us:
 
     - For root, the owners of the working folder and of those above it, whose programs root runs there. A container
       often runs as root in a folder of a user of its host (`docker run -v $PWD:/work -w /work`).

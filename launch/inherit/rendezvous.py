@@ -32,7 +32,7 @@ from tfdist.launch.inherit.leader import (
 from tfdist.launch.inherit.table import split
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import one_line, shortened
-from tfdist.launch.threads import NO_PROCESSES
+from tfdist.launch.threads import start
 
 REPORT_S = 5.0
 """Seconds between two lines about what is missing."""
@@ -99,10 +99,7 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
             ) from None
         stack.enter_context(interruptions(wait.signals.put))
         stack.callback(stop.set)
-        try:
-            names.start()
-        except RuntimeError:
-            raise TfdistError(NO_PROCESSES, ExitCode.FAILED) from None
+        start(names)
         if gathering is None:
             _follow(rendezvous, names, wait)
         else:

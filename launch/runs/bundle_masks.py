@@ -27,7 +27,7 @@ _STEM = re.compile(
     r"secret|token|pass|pwd|cred|private|cookie|key|auth|pat(?!h|t|c)|jwt|sig(?!n(?!at))|webhook|bearer|session|curl|@",
     re.I,
 )
-"""In each line in which a name of a secret may be."""
+"""What is in each line in which a name of a secret may be."""
 _ALSO_SECRET = re.compile(
     r"(?:^|[._ -])key$|(?-i:[a-z]Key$)|key[_-]?data|(?<!^)(?<!^old)pwd$|pass(?:code|key|phrase)?\d*$|(?:^|[_-])creds?$"
     r"|signature$|^sig$|webhook|session[_-]?id|bearer|connection[_-]?string|(?:api|access|account|secret)[ _-]key",
@@ -102,7 +102,7 @@ class HostNames:
     names: frozenset[str]
     """Each of them is that of no other host."""
     addresses: frozenset[str] = frozenset()
-    """Of its interfaces: some, as those of a bridge, are on other hosts, too."""
+    """Addresses of its interfaces: some, as those of a bridge, are on other hosts, too."""
 
 
 class Hosts:

@@ -27,7 +27,7 @@ LAST = "last"
 """Stands for the newest run of this user."""
 _LATEST = float(1 << 37)
 """Seconds since 1970 that `datetime` can hold."""
-_MOST_TEXT = 1 << 19
+_MOST_CHARACTERS = 1 << 19
 """Characters of all different texts in a file."""
 _STARTING_S = 60.0
 """A folder without any file counts as a run that starts for this long."""
@@ -114,10 +114,10 @@ def _read(run_dir: RunDir, listens: Callable[[RunDir], bool]) -> Run:
     ending, launcher = _ending(run_dir), read_launcher(run_dir)
     started = _started(run_dir, launcher)
     state = _state(run_dir, ending, launcher, started, listens)
-    if state is RunState.LOST and "status" in (
-        ending := _ending(run_dir)
-    ):  # it has written its outcome and ended since
-        state = _state(run_dir, ending, launcher, started, listens)
+    if state is RunState.LOST:
+        ending = _ending(run_dir)
+        if "status" in ending:  # it has written its outcome and ended since
+            state = _state(run_dir, ending, launcher, started, listens)
     wall_s, remark = ending.get("wall_s"), ""
     if state is RunState.RUNNING:
         wall_s = max(0.0, time.time() - started)
@@ -144,14 +144,14 @@ def _safe(value: Any) -> Any:
     Raises:
         ValueError: they have too many characters. To look for secrets in a million takes up to 3 s.
     """
-    left = _MOST_TEXT
+    left = _MOST_CHARACTERS
 
     @cache
     def safe(text: str) -> str:
         nonlocal left
         left -= len(text)
         if left < 0:
-            raise ValueError(f"its texts have more than {_MOST_TEXT:,} characters")
+            raise ValueError(f"its texts have more than {_MOST_CHARACTERS:,} characters")
         return safe_text(text)
 
     return with_texts(value, safe)

@@ -30,8 +30,6 @@ from tfdist.launch.text import replace_surrogates
 
 INSPECT_S = 5.0
 """Seconds between two requests for CPU time and memory, and between two files."""
-MOST_INDEX = 80
-"""Characters of a GPU's index."""
 LOOPBACK = "127.0.0.1"
 TASK = ("job", "task", "host")
 """Labels of a task's samples."""
@@ -256,6 +254,8 @@ _GPU = {
     "sm_clock_hertz": ("sm_clock_mhz", 1e6, "Clock of the GPU's multiprocessors."),
 }
 """Key in a task's reading, its unit, and description, by name of the family."""
+MOST_INDEX = 80
+"""Characters of a GPU's index."""
 MOST_GPUS = 64
 """GPUs of a task that are published: an event may hold anything."""
 

@@ -12,7 +12,7 @@ from tfdist.launch.diagnosis.straggler import Straggler, StragglerReport, cause,
 from tfdist.launch.supervision.task_group import TaskGroup
 
 NAME = "straggler watch"
-"""In the line about its failure."""
+"""Name in the line about its failure."""
 JUDGE_S = 2.5
 """Seconds between two looks at the steps; while a worker is slow, its host counts what may slow it down as often."""
 EVIDENCE_S = 5.0

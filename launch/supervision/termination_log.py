@@ -33,7 +33,7 @@ VARIABLE = "TFDIST_TERMINATION_LOG"
 """Names another file; it is written outside of Kubernetes, too."""
 DEFAULT = Path("/dev/termination-log")
 _NOT_REPLACED = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
-"""Of a file that is mounted, or whose folder may not be written to."""
+"""Errors for a file that is mounted, or whose folder may not be written to."""
 LIMIT = 4096
 """Bytes that Kubernetes keeps."""
 
