@@ -26,8 +26,8 @@ BYTES_OF_A_VALUE = 20
 """A JSON text has fewer values than its largest number of bytes over this; each takes up to 200 bytes of memory."""
 LARGEST_INPUT = 4 << 20
 """Bytes of a file that a user writes, as a hostfile of 10,000 lines."""
-LARGEST_RECORD = 32 << 20
-"""Bytes of a line of records: those of 400 tasks with 256 windows each."""
+LARGEST_RECORD = 16 << 20
+"""Bytes of a line of records: those of 200 tasks with 256 windows each. To read one takes less than a second."""
 LARGEST_RECORDS = 1 << 30
 """Bytes of a file of JSON lines."""
 _CHUNK = 1 << 20

@@ -85,8 +85,10 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
     """
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, list | tuple):
-        return type(value)(with_texts(item, change) for item in value)
+    if isinstance(value, list):
+        return [with_texts(item, change) for item in value]
+    if isinstance(value, tuple):
+        return tuple(with_texts(item, change) for item in value)
     if isinstance(value, dict):
         return {change(name): with_texts(item, change) for name, item in value.items()}
     return value

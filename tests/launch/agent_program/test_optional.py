@@ -189,6 +189,7 @@ def test_what_is_missing_is_missing(name, tmp_path):
         "CLOCK_BOOTTIME": "time.CLOCK_BOOTTIME",
         "SO_REUSEPORT": "socket.SO_REUSEPORT",
         "schedulers": "os.sched_getscheduler",
+        "SEEK_DATA": "os.SEEK_DATA",
         "libc": "__import__('ctypes').CDLL(None)",
         "ctypes": "__import__('ctypes')",
     }
