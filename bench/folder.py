@@ -116,6 +116,13 @@ def printable(value: Any, longest: int = _LONGEST_TEXT) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def _has_printable_texts(text: str) -> bool:
+    """Whether `printable` would change nothing in a JSON text: it takes most of the time for a large record."""
+    if not text.isprintable() or "\\" in text:
+        return False
+    return max(map(len, text.split('"')[1::2]), default=0) <= _LONGEST_TEXT
+
+
 def _printable(text: str, longest: int) -> str:
     if not text.isprintable():
         text = " ".join(plain(text).encode(errors="replace").decode().split())
@@ -143,8 +150,10 @@ def read_lines(path: Path, read: Callable[[dict[str, Any]], T]) -> tuple[list[T]
     try:
         for number, line in enumerate(read_json_lines(path), start=1):
             try:
-                text = line.decode(errors="replace").encode()
-                value = printable(parse_bounded(text, LARGEST_RECORD)) if line else None
+                text = line.decode(errors="replace")
+                value = parse_bounded(text.encode(), LARGEST_RECORD) if line else None
+                if not _has_printable_texts(text):
+                    value = printable(value)
                 if isinstance(value, dict):
                     values.append(read({**value, "arm": printable(value.get("arm"), LONGEST_NAME)}))
                     continue

@@ -97,6 +97,7 @@ def show_end(run: Run, json: bool, console: PrefixedLines | None = None) -> int:
     outcome = read_outcome(run.run_dir)
     if outcome is not None:
         records, _ = read_records(run.run_dir.records)  # of the built-in training, if they can be read
+        records = [record for record in records if not record.incarnation]  # else it is of a bench, and has no windows
         record, again = records[-1] if records else None, _command(run.run_dir)
         is_shown = None if console is None else console.shows
         show_outcome(outcome, record, quiet=False, json=json, again=again, is_shown=is_shown)

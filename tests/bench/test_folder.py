@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.users import OTHER, US, as_user, make, needs_root, public_folder
-from tfdist.bench.folder import check_new, only_writer, read_lines
+from tfdist.bench.folder import _has_printable_texts, check_new, only_writer, printable, read_lines
 from tfdist.launch.errors import TfdistError
 
 public = pytest.fixture(public_folder)
@@ -88,3 +90,14 @@ def test_the_record_of_hundreds_of_tasks_is_read(tmp_path: Path) -> None:
     assert [each["arm"] for each in records] == ["a", "b"]
     assert len(records[0]["ranks"]) == 150
     assert bad == []
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=30) | st.sampled_from(["x" * 10_001, "a\x7fb", "\u202ex"]),
+        lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(max_size=8), each, max_size=4),
+    ),
+    st.booleans(),
+)
+def test_a_line_is_left_as_it_is_only_if_all_its_texts_are_printable(value: object, ascii: bool) -> None:
+    assert not _has_printable_texts(json.dumps(value, ensure_ascii=ascii)) or printable(value) == value
