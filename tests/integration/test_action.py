@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -272,9 +273,9 @@ def test_what_the_bench_prints_is_no_command_no_output_and_no_markdown(runner: R
     )
     (runner.programs() / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # it has no tfdist
     (runner.programs() / "python").chmod(0o755)
-    (runner.programs() / "tfdist").write_text(
-        f"#!{sys.executable}\nimport sys\nsys.stderr.write({lines!r})\nprint({lines!r})\nprint({json.dumps(HOSTILE)!r})\n"
-    )
+    program = f"import sys\nsys.stderr.write({lines!r})\nprint({lines!r})\nprint({json.dumps(HOSTILE)!r})\n"
+    call = shlex.join([sys.executable, "-c", program])  # a #! line takes no path with a space
+    (runner.programs() / "tfdist").write_text(f"#!/bin/sh\nexec {call}\n")
     runner.commit(0.01, 0.01)
     assert runner.measure(command=COMMAND) == 0
     assert "::error::6" in runner.log

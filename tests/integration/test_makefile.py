@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,9 @@ def test_install_takes_nothing_from_the_index_but_locked_packages() -> None:
 
 def test_install_refuses_a_python_that_is_too_new_and_installs_nothing(tmp_path: Path) -> None:
     newer = tmp_path / "python"
-    newer.write_text(f"#!{sys.executable}\nimport sys\nsys.version_info = (3, 14, 0)\nexec(sys.argv[2])\n")
+    program = "import sys; sys.version_info = (3, 14, 0); exec(sys.argv[2])"
+    call = shlex.join([sys.executable, "-c", program])  # a #! line takes no path with a space
+    newer.write_text(f'#!/bin/sh\nexec {call} "$@"\n')
     newer.chmod(0o755)
     with pytest.raises(subprocess.CalledProcessError) as refused:
         make("install", f"VENV={tmp_path}/venv", f"PYTHON={newer}")
