@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from tfdist.bench.compare.gate import is_too_slow, parse_share
+from tfdist.bench.compare.gate import gate_sentence, is_too_slow, parse_share
 from tfdist.bench.export import ExportFormat, exported, figures_of, ratios_of
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
@@ -35,7 +35,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
-from tfdist.launch.text import counted, percent
+from tfdist.launch.text import counted
 
 if TYPE_CHECKING:
     from tfdist.bench.report.build import Report
@@ -93,32 +93,22 @@ def run_bench(
 def _judge(
     versions: Sequence[tuple[str, Comparison | None]], bound: float | None, code: int, stream: TextIO, quiet: bool
 ) -> tuple[int, list[dict[str, object]]]:
-    """Show each arm over its earlier version; returns the exit code, and the rows as JSON values."""
-    from tfdist.bench.report.format import between, difference
-
+    """Show the answer of the gate; returns the exit code, and each arm over its earlier version as JSON values."""
     rows: list[dict[str, object]] = []
     for arm, found in versions:
-        if found is None:
-            typer.echo(_not_compared(arm), file=stream)
-            continue
-        slow = bound is not None and is_too_slow(found, bound)
-        verdict = f"slower by more than {percent(bound or 0)}" if slow else difference(found)
-        if slow or not quiet:
-            ratio = f"{found.ratio:.3f} times its base{between(found.interval, '.3f')}"
-            typer.echo(f"{arm}: {ratio}: {verdict}", file=stream)
-        low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
-        row = {"arm": arm, "ratio": found.ratio, "low": low, "high": high, "verdict": str(found.verdict)}
-        rows.append({**row, "too_slow": slow})
-    if code or bound is None:
+        if found is not None:
+            low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
+            row = {"arm": arm, "ratio": found.ratio, "low": low, "high": high, "verdict": str(found.verdict)}
+            rows.append({**row, "too_slow": bound is not None and is_too_slow(found, bound)})
+    if bound is None:
         return code, rows
-    if any(row["too_slow"] for row in rows):
-        return ExitCode.FAILED, rows
-    compared = versions and all(found and found.interval for _, found in versions)
-    return code if compared else ExitCode.NOTHING_COMPARED, rows
-
-
-def _not_compared(arm: str) -> str:
-    return f"{arm}: not compared with its base: one of them was not measured, or did not train under its strategy"
+    slow = [arm for arm, found in versions if is_too_slow(found, bound)]
+    missing = [arm for arm, found in versions if found is None or found.interval is None]
+    if slow or missing or not quiet:
+        typer.echo(gate_sentence(bound, slow, missing, len(versions) - len(missing)), file=stream)
+    if slow and not code:
+        code = ExitCode.FAILED
+    return code if code or (versions and not missing) else ExitCode.NOTHING_COMPARED, rows
 
 
 def plan_of(session: Session) -> BenchPlan:

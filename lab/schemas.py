@@ -54,7 +54,8 @@ class _Report(TypedDict):
 
     title: str
     headline: tuple[str, ...]
-    trust: tuple[str, ...]
+    sure_to: tuple[float | None, ...]
+    """Of each folder: smaller differences, as a share, may be noise; null: unknown, or nothing was compared."""
     scaling: str
     rows: tuple[Mapping[str, str | float | bool | None], ...]
     same_arms: tuple[Mapping[str, Any], ...]

@@ -2,10 +2,12 @@
 
 import math
 import re
+from collections.abc import Sequence
 
 from tfdist.bench.noise import ASSUMED_SD, FEWEST_SURE
 from tfdist.bench.statistics import ERROR, FLOOR, ArmVerdict, Comparison
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.text import counted
 
 
 def parse_share(text: str, flag: str) -> float:
@@ -26,6 +28,22 @@ def is_too_slow(comparison: Comparison | None, bound: float) -> bool:
     if comparison is None or comparison.interval is None:
         return False
     return comparison.verdict is ArmVerdict.SLOWER and comparison.interval.high < 1 - bound
+
+
+def gate_sentence(bound: float, slow: Sequence[str], unsure: Sequence[str], compared: int) -> str:
+    """The answer to `--fail-slower`.
+
+    Args:
+        bound: a share.
+        slow: the arms that are slower by more than that for sure.
+        unsure: those that may be, because their interval holds the bound, or they were not compared.
+        compared: the number of arms that were compared.
+    """
+    limit = f"{100 * bound:.3g} %"
+    parts = [f"Slower than the bound of {limit}: {', '.join(slow)}."] if slow else []
+    if unsure:
+        parts.append(f"Inconclusive: {', '.join(unsure)} may be slower by more than {limit}; measure more starts.")
+    return " ".join(parts) or f"Not slower than the bound of {limit}: {counted(compared, 'arm')} compared."
 
 
 LONGEST = 100

@@ -8,8 +8,10 @@ from statistics import median
 import pandas as pd
 
 from tfdist.bench.compare.folders import ComparedFolders
+from tfdist.bench.compare.gate import gate_sentence
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.sections.ratios import ratio_chart, ratio_table
+from tfdist.bench.report.verdict import changes_text
 from tfdist.bench.report.write import write_page
 from tfdist.bench.statistics import Interval
 from tfdist.bench.table import Table
@@ -18,19 +20,16 @@ from tfdist.launch.text import counted
 
 
 def gate(compared: ComparedFolders, bound: float | None) -> tuple[ExitCode, str]:
-    """The answer of `--fail-slower`, or that nothing was compared; empty without either."""
+    """The answer of `--fail-slower`; without it what changed."""
     if not compared.decided:
         arms = counted(len(compared.changes), "arm")
         return ExitCode.NOTHING_COMPARED, f"Nothing compared: none of {arms} of both benches has an interval."
     if bound is None:
-        return ExitCode.SUCCESS, ""
+        changes = [(each.arm, each.comparison, each.reason) for each in compared.changes]
+        return ExitCode.SUCCESS, " ".join(changes_text(changes, "the base"))
     slow, unsure = compared.too_slow(bound), compared.unsure(bound)
-    limit = f"{100 * bound:.3g} %"
-    parts = [f"Slower than the bound of {limit}: {', '.join(slow)}."] if slow else []
-    parts += [f"Inconclusive: may be slower by more than {limit}: {', '.join(unsure)}."] if unsure else []
-    if not parts:
-        return ExitCode.SUCCESS, f"Not slower than the bound of {limit}: {counted(compared.decided, 'arm')} compared."
-    return ExitCode.FAILED if slow else ExitCode.INCONCLUSIVE, " ".join(parts)
+    code = ExitCode.FAILED if slow else ExitCode.INCONCLUSIVE if unsure else ExitCode.SUCCESS
+    return code, gate_sentence(bound, slow, unsure, compared.decided)
 
 
 def sentences(compared: ComparedFolders) -> Iterator[str]:
@@ -92,4 +91,4 @@ def write_comparison(compared: ComparedFolders, bound: float | None, out: Path) 
     tables = (Table("environment", "Facts", facts),)
     environment = Section("environment", "What differs in the environment", (), tables=tables)
     sections = (environment, arms) if compared.environment else (arms,)
-    return write_page(Page(title, (headline,) if headline else (), sections), out)
+    return write_page(Page(title, (headline,), sections), out)

@@ -1,6 +1,6 @@
-"""Folders of records -> a Report: its headline, key figures, notes, sections and method. Needs no TensorFlow."""
+"""Folders of records -> a Report: its verdicts, notes, sections and method. Needs no TensorFlow."""
 
-from collections import Counter
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
@@ -10,12 +10,13 @@ from typing import Any
 from tfdist.bench.collectives.results import holds_collectives, read_collectives
 from tfdist.bench.environment import environment_of
 from tfdist.bench.folder import BenchPaths
-from tfdist.bench.noise import FEWEST_STARTS
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.arm_records import between_epochs, disturbances_of, label_of
+from tfdist.bench.report.certainty import least_differences, same_pairs
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of, without_refused
-from tfdist.bench.report.format import between, difference, in_unit, labels_of
-from tfdist.bench.report.section import KeyFigure, Page, Section
+from tfdist.bench.report.enough import how_to_measure_enough
+from tfdist.bench.report.format import in_unit, labels_of
+from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.sections.batch import batch_section, ranked, series_of
 from tfdist.bench.report.sections.ceiling import ceiling_section, ceiling_warnings
 from tfdist.bench.report.sections.collectives import all_reduce_section
@@ -25,107 +26,14 @@ from tfdist.bench.report.sections.lost_time import lost_time_section
 from tfdist.bench.report.sections.ratios import folders_section
 from tfdist.bench.report.sections.results import costs_section, results_section, windows_section
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
-from tfdist.bench.report.summary import ArmRow, ReportData, at_most_slower, fastest, others_over, rank, summarize
-from tfdist.bench.report.warnings import Trust, TrustLevel, least_differences, same_pairs, trust_of, warnings_for
+from tfdist.bench.report.summary import ArmRow, ReportData, fastest, rank, summarize
+from tfdist.bench.report.verdict import Verdict, verdict_of
+from tfdist.bench.report.warnings import warnings_for
 from tfdist.bench.same_arms import SamePair
-from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, ArmVerdict, Comparison, Pair
+from tfdist.bench.statistics import ERROR, Pair
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, did_you_mean, shortened
 from tfdist.models.record import RecordStatus
-from tfdist.strategies.catalog import Exchange
-
-
-def headline(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> tuple[str, ...]:
-    """One text per folder, in order: the fastest arm, by how much, and how certain that is."""
-    folders = groupby(rows, key=lambda row: row.folder)
-    return tuple(_of_folder(list(group), folder, trusts[folder][0]) for folder, group in folders)
-
-
-def best_of(rivals: Sequence[ArmRow], level: TrustLevel) -> ArmRow | None:
-    """The fastest of the arms that are ranked, which are all of one folder; None: it cannot be named."""
-    return fastest(rivals) if len(rivals) == 1 or (rivals and level is not TrustLevel.DO_NOT_USE) else None
-
-
-def _of_folder(rows: Sequence[ArmRow], folder: str, level: TrustLevel) -> str:
-    measured = [row for row in rows if row.measured]
-    if not measured:
-        return label_of(folder, f"Nothing was measured: {_tally(rows)}.")
-    if versions := [row for row in rows if row.has_base]:
-        return label_of(folder, " ".join(map(_of_version, versions)))
-    rivals, unranked = rank(measured)
-    few = ", in too few rounds to compare them" if any(row.rounds < FEWEST_ROUNDS for row in measured) else ""
-    fix = f": use --rounds {FEWEST_STARTS} or more" if any(row.rounds_planned < FEWEST_ROUNDS for row in rows) else ""
-    best = best_of(rivals, level)
-    sentences = [f"{len(measured)} of {counted(len(rows), 'arm')} were measured{few}{fix if few else ''}."]
-    if best:
-        sentences = _ranking(best, rivals, measured)
-    left = [f"{label} ({why})" for label, why in unranked.items() if best or not why.startswith("fewer")]
-    sentences += [f"Not ranked: {'; '.join(left)}."] if left else []
-    rest = [row for row in rows if not row.measured]
-    sentences += [f"Not measured: {_tally(rest)}."] if rest else []
-    return label_of(folder, " ".join(sentences))
-
-
-def _of_version(row: ArmRow) -> str:
-    found = row.over_base
-    if found is None:
-        why = row.reason or "that was not measured, or did not train under its strategy"
-        return f"{row.arm} is not compared with its base: {why}."
-    return f"{row.arm} is {found.ratio:.3f} times its base{between(found.interval, '.3f')}: {difference(found)}."
-
-
-def _ranking(best: ArmRow, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> list[str]:
-    ties = ties_of(best, rivals)
-    group = [best, *(row for row, _ in ties)]
-    of, devices = f"of {len(rivals)} arms{_not_counted(rivals, measured)}", counted(best.devices or 0, "device")
-    if ties:
-        rates = f"{min(row.rate for row in group):.1f} to {best.rate:.1f} images/s for the whole job"
-        names = shortened([row.arm for row in group], most=12)
-        which = f"{len(group)} {of} are the fastest, without a measurable difference"
-        if len(group) == len(rivals):
-            which = f"No measurable difference between {of.removeprefix('of ')}"
-        sentences = [f"{which}: {names}, {rates}."]
-        who = f"{ties[0][0].arm} is" if len(ties) == 1 else "Each of them is"
-        sentences += [f"{who} at most {at_most_slower(of for _, of in ties)} slower than {best.arm}, by its interval."]
-    else:
-        which = f"{best.arm} was the fastest {of}" if len(rivals) > 1 else best.arm
-        every = all(of.interval for _, of in others_over(best, rivals))
-        sure = ", measurably faster than every other arm" if len(rivals) > 1 and every else ""
-        sentences = [f"{which}: {best.rate:.1f} images/s for the whole job on {devices}{sure}."]
-    if apart := [row.arm for row, of in others_over(best, rivals) if not of.interval]:
-        sentences += [f"{shortened(apart)} cannot be compared with it: too few rounds in common."]
-    one, independent = best.one_device, best.independent
-    if one and one.label != best.label:
-        verdict, limits = difference(one.comparison), between(one.comparison.interval, ".2f")
-        which = best.arm if ties else "That"
-        sentences += [f"{which} is {one.comparison.ratio:.2f} times {one.label}{limits}: {verdict}."]
-        sentences += [f"Efficiency {one.efficiency:.0%}."] if best.devices != 1 else []
-    if independent and independent.label != best.label:
-        share = f"{independent.efficiency:.0%} of {independent.label}"
-        sentences.append(f"It reaches {share}, the same devices without exchange.")
-    return sentences
-
-
-def ties_of(best: ArmRow, rivals: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
-    """The arms that are not measurably slower than the one with the most images/s; none that cannot be compared."""
-    return [(row, of) for row, of in others_over(best, rivals) if of.interval and of.verdict is not ArmVerdict.SLOWER]
-
-
-def _not_counted(rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> str:
-    """The ceilings and baselines that were not ranked."""
-    others = [row for row in measured if row not in rivals and not row.why_not_ranked]
-    ceilings = [row.arm for row in others if row.exchange is Exchange.NONE]
-    single = [row.arm for row in others if row.devices == 1 and row.arm not in ceilings]
-    parts = [f"{', '.join(ceilings)}, without exchange"] if ceilings else []
-    parts += [f"{', '.join(single)}, on one device"] if single else []
-    return f" (not counted: {'; '.join(parts)})" if parts else ""
-
-
-def _tally(rows: Sequence[ArmRow]) -> str:
-    """`2 arms failed, 1 arm refused`."""
-    statuses = Counter(row.status for row in rows)
-    return ", ".join(f"{counted(number, 'arm')} {status}" for status, number in statuses.items())
-
 
 SECTIONS: Sequence[Callable[[ReportData], Section | None]] = (
     kinds_section,
@@ -164,9 +72,6 @@ def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
             f"{number} comparisons of arms: their intervals are widened (Holm) so that equal arms are called faster or "
             f"slower in at most 5 % of benches."
         )
-    for folder, least in {row.folder: row.statistics.least.get(row.label) for row in rows}.items():
-        if least:
-            yield label_of(folder, f"Equal arms (A/A) may differ by up to {least:.1%} here: less has no verdict.")
     if gaps := "; ".join(f"{row.label} {text}" for row in rows if (text := between_epochs(row.measured))):
         yield f"Between epochs (validation, checkpoints, new iterators; not in images/s): {gaps}."
     for folder in dict.fromkeys(row.folder for row in rows):
@@ -177,31 +82,6 @@ def notes_on(rows: Sequence[ArmRow]) -> Iterator[str]:
                 "were measured later. They are compared through the arms that are in several groups."
             )
             yield label_of(folder, text)
-
-
-def key_figures(rows: Sequence[ArmRow], trusts: Mapping[str, Trust]) -> Iterator[KeyFigure]:
-    """Figures of the fastest arm, or of versions; none in a report over several folders, or if no arm can be ranked."""
-    versions = [(row, found) for row in rows if row.has_base and (found := row.over_base) and len(trusts) == 1]
-    for row, found in versions:
-        limits = between(found.interval, ".3f")
-        yield KeyFigure(f"{found.ratio:.3f} times", f"{row.arm} over its base{limits}: {difference(found)}")
-    rivals, _ = rank([] if versions else rows)
-    best = best_of(rivals, *(level for level, _ in trusts.values())) if len(trusts) == 1 else None
-    if best is None:
-        return
-    ties = ties_of(best, rivals)
-    rates = f"{min(row.rate for row, _ in ties):.0f} to {best.rate:.0f}" if ties else f"{best.rate:.1f}"
-    of = f"{1 + len(ties)} arms without a measurable difference; {best.arm}: " if ties else ""
-    meaning = f"{of}whole job, {counted(best.devices or 0, 'device')}{between(best.spread, '.1f')}"
-    yield KeyFigure(f"{rates} {in_unit('images/s', [best])}", meaning)
-    one, independent = best.one_device, best.independent
-    if one and one.label != best.label:
-        limits = between(one.comparison.interval, ".2f")
-        yield KeyFigure(f"{one.comparison.ratio:.2f} times", f"{one.label}{limits}: {difference(one.comparison)}")
-        if best.devices != 1:
-            yield KeyFigure(f"{one.efficiency:.0%}", f"efficiency against {one.label}")
-    if independent and independent.label != best.label:
-        yield KeyFigure(f"{independent.efficiency:.0%}", f"of {independent.label}, which exchanges nothing")
 
 
 METHOD = """\
@@ -221,9 +101,9 @@ affects all arms alike.
   on less than 5 %.
 - **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
   one-device trainings side by side without exchange: efficiency against it shows the cost of the strategy itself.
-- **Trust.** Good, noisy or do not use, by the noise of two equal arms (A/A: within 5 %; without them, that of every
-  ratio), disturbed turns (at most 10 %, 50 %), rounds (3), starts (4, none of which differs from its arm's others), and
-  figures that contradict the plan.
+- **Sure to within** the largest of: the difference that two equal arms (A/A) may have, half of the interval of a ratio
+  with the first arm, and 5 % with fewer than 4 starts. Nothing is compared with fewer than 3 rounds, over 50 % of
+  disturbed turns, equal arms that surely differ by more than 5 %, or figures that contradict the plan.
 - **One machine.** A CPU device is one core. Devices of one process share its threads, parameter servers share the cores
   of the workers, and processes on one host exchange data through its memory, not over a network: measure hosts with
   `--hosts`.
@@ -248,6 +128,8 @@ class Report(Page):
 
     folders: tuple[ResultFolder, ...]
     rows: tuple[ArmRow, ...]
+    verdicts: tuple[Verdict, ...]
+    """The answer of each folder."""
     scaling: Scaling
     same_arms: tuple[SamePair, ...]
     """How far arms of the same configuration differ: the report's own noise."""
@@ -264,7 +146,7 @@ class Report(Page):
         return {
             **super().to_json(),
             "format": FORMAT,
-            "trust": list(self.trust),
+            "sure_to": [verdict.within if math.isfinite(verdict.within) else None for verdict in self.verdicts],
             "scaling": self.scaling,
             "rows": [values_of(row, self.scaling) for row in self.rows],
             "same_arms": [pair.to_json() for pair in self.same_arms],
@@ -324,8 +206,19 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     names = [row.arm for row in rows if row.measured]
     if baseline is not None and baseline not in names:
         raise TfdistError(f"--baseline {baseline}: no measured arm; {did_you_mean(baseline, dict.fromkeys(names))}")
-    notes, trusts = tuple(notes_on(rows)), trust_of(rows, pairs)
+    notes = tuple(notes_on(rows))
     labels = [folder.label if len(folders) > 1 else "" for folder in folders]
+    verdicts = tuple(
+        verdict_of([row for row in rows if row.folder == label], pairs, how_to_measure_enough(folder, root))
+        for label, folder, root in zip(labels, folders, roots, strict=True)
+    )
+    headline = [
+        label_of(label, in_unit(text, rows))
+        for label, verdict in zip(labels, verdicts, strict=True)
+        for text in (verdict.advice, verdict.certainty)
+        if text
+    ]
+    figures = verdicts[0].figures if len(verdicts) == 1 else ()
     paths = zip(labels, (BenchPaths(root).collectives for root in roots), strict=True)
     sweeps = {label: read_collectives(path) for label, path in paths if holds_collectives(path)}
     measured = ReportData(folders, without_refused(rows), notes, sweeps)
@@ -338,14 +231,14 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     title = f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
     return Report(
         title=title if len(folders) == 1 else f"{len(folders)} folders side by side",
-        trust=tuple(label_of(folder, text) for folder, (_, text) in trusts.items() if text),
-        headline=tuple(in_unit(text, rows) for text in headline(rows, trusts)),
+        headline=tuple(headline),
         sections=sections_of(measured),
         environment=environment,
         warnings=(*warnings_for(rows), *ceiling_warnings(measured)),
         commands=tuple(_commands(folders)),
         facts=tuple(_facts(folders, rows, environment)),
-        figures=tuple(key_figures(rows, trusts)),
+        figures=tuple(replace(each, value=in_unit(each.value, rows)) for each in figures),
+        verdicts=verdicts,
         method=in_unit(METHOD, rows),
         listings={name: lines for name, lines in listings.items() if lines},
         folders=folders,

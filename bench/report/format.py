@@ -1,5 +1,6 @@
 """Figures, units, short names of folders and data frames as text. Pure."""
 
+import math
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -68,6 +69,24 @@ def ends(name: str, value: Interval | None) -> dict[str, float | None]:
 def between(value: Interval | None, form: str) -> str:
     """` (1.2 to 1.4)`, after a figure; empty: no interval."""
     return f" ({value.low:{form}} to {value.high:{form}})" if value else ""
+
+
+def three_digits(value: float) -> str:
+    """A figure in a sentence: `0.997`, `1.49`, `66.6`, `176` or `2,340`."""
+    rounded = float(f"{value:.3g}")
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded)))) if rounded else 2
+    return f"{rounded:,.{decimals}f}"
+
+
+def span(values: Iterable[float]) -> str:
+    """`168 to 176`, of the lowest and the highest value; one figure if they do not differ in three digits."""
+    known = list(values)
+    return " to ".join(dict.fromkeys((three_digits(min(known)), three_digits(max(known)))))
+
+
+def up_to(share: float) -> str:
+    """`6 %` of a share: a limit, so it is rounded up."""
+    return f"{math.ceil(round(100 * max(0.0, share), 6))} %"
 
 
 def difference(comparison: Comparison) -> str:

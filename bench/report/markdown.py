@@ -20,7 +20,7 @@ def markdown(page: Page) -> str:
     """The whole page; pictures are files in the same folder."""
     sections = sorted(page.sections, key=lambda section: _FIRST.index(section.key) if section.key in _FIRST else 9)
     parts = (
-        f"# {_inline(page.title)}\n\n" + "\n\n".join(map(_inline, (*page.trust, *page.headline))),
+        f"# {_inline(page.title)}\n\n" + "\n\n".join(map(_inline, page.headline)),
         *map(_of_section, sections),
         _listing("Warnings", (f"**{w.code}**: {_text(w.text)} {_text(w.advice)}" for w in page.warnings)),
         *(_listing(title, map(_inline, lines)) for title, lines in page.listings.items()),

@@ -94,7 +94,7 @@ class Page:
 
     title: str
     headline: tuple[str, ...]
-    """The answer in sentences, one text per folder or question."""
+    """The answer in sentences, then how sure it is; a text for each folder or question."""
     sections: tuple[Section, ...]
     environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Fact -> its distinct values."""
@@ -108,8 +108,6 @@ class Page:
     """Paragraphs, and items of lists that start with `- `."""
     listings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Title -> lines: failed arms, repeated turns."""
-    trust: tuple[str, ...] = ()
-    """How far to trust the figures, before all else."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

@@ -174,7 +174,7 @@ class ArmRow(ArmRecords):
             if versus and limits and limits.low > bound:
                 return (
                     f"{self.devices} devices are {versus.comparison.ratio:.2f} times as fast as {versus.label}, an "
-                    f"efficiency of {versus.efficiency:.0%}, and its whole interval is above {bound:.0%}"
+                    f"efficiency of {versus.efficiency:.0%}"
                 )
         return ""
 
@@ -293,10 +293,10 @@ def others_over(best: ArmRow, rows: Sequence[ArmRow]) -> list[tuple[ArmRow, Comp
 
 
 def at_most_slower(comparisons: Iterable[Comparison]) -> str:
-    """`6%`: by how much arms may be slower at most than the one they are compared with, by intervals that all have."""
+    """`6 %`: by how much arms may be slower at most than the one they are compared with, by intervals that all have."""
     low = min(each.interval.low for each in comparisons if each.interval)
     percent = math.ceil(round(100 * max(0.0, 1 - low), 6))  # up: it is a limit
-    return f"{percent}%"
+    return f"{percent} %"
 
 
 def _status(arm: ArmRecords, wrong: str | None) -> tuple[str, str]:

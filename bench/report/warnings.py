@@ -1,73 +1,27 @@
-"""Warnings about the figures of a report and its turns (other load, stolen CPU time, drift), each with advice. Pure.
-
-Pairs of arms that are the same configuration (A/A) tell how large the noise of the report itself is.
-"""
+"""Warnings about the figures of a report and its turns (other load, stolen CPU time, drift), each with advice. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean, linear_regression, median, pvariance
-from typing import Any
 
 from tfdist.bench.disturbance import LIMIT, Cause
 from tfdist.bench.noise import ASSUMED_SD, FEWEST_STARTS
-from tfdist.bench.references import NO_EFFECT
 from tfdist.bench.report.arm_records import devices_outnumber_cores, disturbances_of
+from tfdist.bench.report.certainty import odd_starts, odd_text
 from tfdist.bench.report.columns import scaling_of
 from tfdist.bench.report.section import Warning
 from tfdist.bench.report.summary import WRONG, ArmRow
-from tfdist.bench.same_arms import SamePair
-from tfdist.bench.statistics import FEWEST_ROUNDS, LEAST_OF_FEW_STARTS, ArmVerdict, OddStart, Statistics
-from tfdist.launch.str_enum import StrEnum
-from tfdist.launch.text import counted, shortened
+from tfdist.bench.statistics import FEWEST_ROUNDS, LEAST_OF_FEW_STARTS
+from tfdist.launch.text import shortened
 from tfdist.models.strategy_check import StrategyCheck
 from tfdist.strategies.catalog import Exchange
-from tfdist.strategies.options import Communication, StrategyName
+from tfdist.strategies.options import StrategyName
 
 
 def _names(arms: Sequence[str], measured: int) -> str:
     """The arms that a warning is about; `all arms` if they are all of several `measured` ones."""
     return "all arms" if len(arms) == measured > 1 else ", ".join(arms)
-
-
-_NO_EFFECT = (*NO_EFFECT, "timeout_collective_s")
-"""Fields of a spec that do not affect a turn."""
-
-
-def same_pairs(rows: Sequence[ArmRow]) -> tuple[SamePair, ...]:
-    """Each later arm with the first one of the same configuration and folder."""
-    first: dict[tuple[Any, ...], str] = {}
-    pairs = []
-    for row in rows:
-        if row.measured and row.valid:
-            label = first.setdefault((row.folder, row.hosts, *_effective(row.measured[0].spec)), row.label)
-            pairs += [(row.label, label)] if label != row.label else []
-    # each with an error rate of its own: they are no verdicts
-    statistics = Statistics(rows[0].statistics.rounds, rows[0].statistics.floor)
-    return tuple(SamePair(*pair, statistics.compare([pair])[0], _own_error(statistics, *pair)) for pair in pairs)
-
-
-def _own_error(statistics: Statistics, arm: str, other: str) -> float | None:
-    variance = statistics.ratio(arm, other).variance
-    few = statistics.least_of(arm, other) > 0
-    return None if variance is None or few else math.sqrt(variance.value)
-
-
-def least_differences(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> dict[str, float]:
-    """Label -> by how much equal arms of its folder may differ, as a share; empty: no arm was measured twice."""
-    folder_of = {row.label: row.folder for row in rows}
-    limits = [(folder_of[pair.arm], pair.comparison.interval) for pair in pairs if pair.comparison.interval]
-    most = {folder: max(max(i.high, 1 / i.low) - 1 for name, i in limits if name == folder) for folder, _ in limits}
-    return {label: most[folder] for label, folder in folder_of.items() if folder in most}
-
-
-def _effective(spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What happens in a turn. Between workers on CPUs TensorFlow's automatic choice is the ring."""
-    values = dict(spec)
-    ring = values.get("strategy") == StrategyName.MULTI_WORKER and not values.get("gpus")
-    if ring and values.get("communication") == Communication.AUTO:
-        values["communication"] = Communication.RING
-    return tuple(sorted((key, str(value)) for key, value in values.items() if key not in _NO_EFFECT))
 
 
 _NOISES = 2
@@ -123,68 +77,6 @@ def _drift(logs: Mapping[str, Mapping[int, float]]) -> tuple[float, Sequence[str
         return 0.0, ()
     arms = [label for label, arm in complete.items() if math.copysign(1, change(blocks)) * change(arm) > LIMIT]
     return math.expm1(change(blocks)), arms
-
-
-class TrustLevel(StrEnum):
-    """How far the figures of a report can be trusted; the worst last."""
-
-    GOOD = "Good"
-    NOISY = "Noisy"
-    DO_NOT_USE = "Do not use"
-
-
-Trust = tuple[TrustLevel, str]
-"""The level, and a sentence with the reasons; empty for a single arm."""
-_MANY, _MOST = 0.1, 0.5
-"""Shares of disturbed turns above which a report is noisy, or useless."""
-
-
-def trust_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> dict[str, Trust]:
-    """Folder -> trust. The reasons are those against it, or for it if there are none."""
-    folders = dict.fromkeys(row.folder for row in rows)
-    return {name: _trust([row for row in rows if row.folder == name and row.measured], pairs) for name in folders}
-
-
-def _trust(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Trust:
-    good, noisy, useless = TrustLevel
-    if len(rows) < 2 and not any(row.contradiction for row in rows):
-        return good, ""
-    labels, turns = [row.label for row in rows], [record for row in rows for record in row.measured]
-    disturbed = sum(bool(disturbances_of(record)) for record in turns) / len(turns)
-    rounds = max(row.rounds for row in rows)
-    starts = min(len(row.starts) for row in rows if row.rounds == rounds)  # a baseline starts in each group
-    found = [
-        (useless if rounds < FEWEST_ROUNDS else good, f"{counted(rounds, 'round')} of each arm"),
-        (noisy if starts < FEWEST_STARTS else good, f"{counted(starts, 'start')} of each arm"),
-        (useless if disturbed > _MOST else noisy if disturbed > _MANY else good, f"{disturbed:.0%} of turns disturbed"),
-        *((noisy, _odd_text(odd)) for odd in _odd_starts(rows)),
-        *((useless, f"{row.label} contradicts the plan") for row in rows if row.contradiction),
-    ]
-    same = [(pair, limits) for pair in pairs if pair.arm in labels and (limits := pair.comparison.interval)]
-    if not same:
-        versions = [(row.label, row.one_device.label) for row in rows if row.has_base and row.one_device]
-        compared = versions or [(row.label, rows[0].label) for row in rows[1:]]
-        widest = max((rows[0].statistics.ratio(*pair).half_width() for pair in compared), default=math.inf)
-        noise = f"ratios known to within {widest:.1%}" if math.isfinite(widest) else "unknown noise"
-        equal = "too few rounds of" if any(pair.arm in labels for pair in pairs) else "without"
-        found.append((noisy if widest > LIMIT else good, f"{noise}, {equal} two equal arms (A/A)"))
-    for pair, limits in same:
-        sure, most = max(limits.low, 2 - limits.high) - 1, max(limits.high, 2 - limits.low) - 1
-        differs = pair.comparison.verdict is not ArmVerdict.CANNOT_TELL  # a difference where there is none
-        level = useless if sure > LIMIT else noisy if most > LIMIT or differs else good
-        found.append((level, f"{pair.arm} {limits.low:.2f} to {limits.high:.2f} times {pair.other}, the same (A/A)"))
-    worst = max((level for level, _ in found), key=list(TrustLevel).index)
-    return worst, f"{worst}: {'; '.join(text for level, text in found if level is not good or worst is good)}."
-
-
-def _odd_starts(rows: Sequence[ArmRow]) -> Iterator[OddStart]:
-    labels = {row.label for row in rows}
-    return (odd for row in rows[:1] for odd in row.statistics.odd_starts() if odd.arm in labels)
-
-
-def _odd_text(odd: OddStart) -> str:
-    direction = "slower" if odd.change < 0 else "faster"
-    return f"{odd.arm} was {abs(odd.change):.0%} {direction} in its start {odd.block.incarnation} than in its others"
 
 
 _LIMIT = f"{LIMIT:.0%}"
@@ -311,10 +203,10 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
                 f"{row.label}: {row.contradiction}. Its figure or the baseline's is not what the name says.",
                 "Check that the program trains under each arm's strategy, and counts the examples of all replicas.",
             )
-    for odd in _odd_starts(rows):
+    for odd in odd_starts(rows):
         yield Warning(
             "odd-start",
-            f"{_odd_text(odd)}, for its whole life.",
+            f"{odd_text(odd)}, for its whole life.",
             "Its figure contains it, and its interval is wide: measure with more --incarnations.",
         )
     yield from turn_warnings(rows)

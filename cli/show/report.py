@@ -13,10 +13,11 @@ ANSWERED = ("convergence", "batch", "lost-time")
 
 
 def show(report: Report, stream: TextIO) -> None:
-    """Show how far to trust it, the table, the headline, failures and warnings."""
+    """Show the answer and how sure it is, the table, failures and warnings."""
     console = PlainConsole(stream)
-    for text in report.trust:
-        console.print(text, style="bold")
+    for number, text in enumerate(report.headline):
+        console.print(text, style="" if number else "bold")
+    console.print()
     columns = columns_for(report.rows, SHORT)
     rows = []
     for row in without_refused(report.rows):
@@ -24,8 +25,6 @@ def show(report: Report, stream: TextIO) -> None:
         rows.append({**{column.title: column.text(values) for column in columns}, "status": row.status})
     narrow, narrowest = ([each.title for each in columns_for(report.rows, names)] for names in (NARROW, NARROWEST))
     show_rows(console, rows, [*narrow, "status"], [*narrowest, "status"], lambda row: row["status"] in (REFUTED, WRONG))
-    for text in report.headline:
-        console.print(f"\n{text}")
     for section in report.sections:
         if section.key in ANSWERED:
             console.print("\n".join(("", f"{section.title}:", *section.answer)))

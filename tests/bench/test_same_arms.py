@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder
 from tfdist.bench.report.build import summarize_report
-from tfdist.bench.report.warnings import SamePair
-from tfdist.bench.same_arms import FEWEST_PAIRS, floor_on, history_file, machine_name, remember
+from tfdist.bench.same_arms import FEWEST_PAIRS, SamePair, floor_on, history_file, machine_name, remember
 from tfdist.bench.statistics import FLOOR, Comparison
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.machine import Machine

@@ -279,20 +279,21 @@ def test_a_gate_compares_each_arm_with_its_base(
     printed = capsys.readouterr()
     (row,) = json.loads(printed.out.splitlines()[-1])["versions"]
     assert (row["arm"], row["too_slow"]) == ("one-device", code == 1)
-    verdict = "slower by more than 5%" if code else "no measurable difference"
-    assert re.search(rf"^one-device: [01]\.\d+ times its base \([\d.]+ to [\d.]+\): {verdict}$", printed.err, re.M)
+    answer = (
+        "Slower than the bound of 5 %: one-device." if code else "Not slower than the bound of 5 %: 1 arm compared."
+    )
+    assert answer in printed.err.splitlines()
+
+
+MISSING = "Inconclusive: {} may be slower by more than 5 %; measure more starts."
 
 
 @pytest.mark.parametrize(
     ("rounds", "ends", "said"),
     [
         (0, {}, "no turn was measured: no report"),
-        (2, {}, "one-device: 1.000 times its base: too few rounds for a verdict"),
-        (
-            4,
-            {"one-device (base)": {"ends": -1}},
-            "one-device: not compared with its base: one of them was not measured, or did not train under its strategy",
-        ),
+        (2, {}, MISSING.format("one-device, mirrored/auto")),
+        (4, {"one-device (base)": {"ends": -1}}, MISSING.format("one-device")),
     ],
 )
 def test_a_gate_that_lacks_an_arm_does_not_pass(

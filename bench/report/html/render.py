@@ -41,10 +41,6 @@ def render(page: Page) -> str:
     """The text of report.html. The same page gives the same text."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     environment.filters["inline"] = _inline
-    # what is in parentheses in smaller letters
-    environment.filters["aside"] = lambda text: Markup(
-        re.sub(r"( \([^()]*\))", r"<small>\1</small>", str(_inline(text)))
-    )
     environment.filters["breakable"] = lambda cell: Markup(str(escape(cell)).replace("/", "/<wbr>"))
     environment.globals.update(
         classes=_classes,

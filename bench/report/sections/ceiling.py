@@ -8,7 +8,7 @@ import pandas as pd
 
 from tfdist.bench.ceiling import AllReduce, ceiling, exchange_of, highest_ceiling
 from tfdist.bench.report.arm_records import label_of
-from tfdist.bench.report.format import ends
+from tfdist.bench.report.format import ends, three_digits
 from tfdist.bench.report.section import Section, Warning
 from tfdist.bench.report.summary import ArmRow, ReportData
 from tfdist.bench.table import Column, Table
@@ -56,8 +56,8 @@ def ceiling_warnings(measured: ReportData) -> Iterator[Warning]:
         if each.exceeded:
             yield Warning(
                 "above-network-ceiling",
-                f"{each.row.label}: {each.row.images_per_s:.1f} images/s are more than the network allows, "
-                f"{each.images_per_s:.1f} ({each.exchange.bandwidth.source}).",
+                f"{each.row.label}: {three_digits(each.row.rate)} images/s are more than the network allows, "
+                f"{three_digits(each.images_per_s)} ({each.exchange.bandwidth.source}).",
                 "Measure the bandwidth again with 'tfdist collectives', on the same hosts and without other load.",
             )
 
@@ -83,10 +83,11 @@ def _sentence(each: _Ceiling) -> str:
     row, exchange = each.row, each.exchange
     share = row.rate / each.images_per_s
     words = "which is impossible: see the warning" if each.exceeded else f"{share:.0%} of it"
+    size = f"{exchange.gradient_bytes / 1e6:.2f} MB"
     return (
-        f"{row.label}: the network allows {each.images_per_s:.1f} images/s ({exchange.gradient_bytes / 1e6:.2f} MB of "
-        f"gradients in at least {exchange.floor_s * 1e3:.1f} ms beside {each.step_s * 1e3:.1f} ms of one device); "
-        f"measured: {row.images_per_s:.1f}, {words}."
+        f"{row.label}: the network allows {three_digits(each.images_per_s)} images/s ({size} of gradients in "
+        f"at least {exchange.floor_s * 1e3:.1f} ms beside {each.step_s * 1e3:.1f} ms of one device); "
+        f"measured: {three_digits(row.rate)}, {words}."
     )
 
 

@@ -1,6 +1,6 @@
 """Throughput over the number of devices, with the ideal line, and the efficiency of all arms."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from tfdist.bench.growth import ASSUMED_GROWTH, error_of, from_fewer
+from tfdist.bench.report.arm_names import common_name
 from tfdist.bench.report.columns import DESCRIPTIONS, chart_data, scaling_of
 from tfdist.bench.report.figures.arm_chart import arm_chart, described, draw_interval, is_narrow, write
 from tfdist.bench.report.figures.colors import MUTED, NONE, PALETTE, RED
-from tfdist.bench.report.format import between, ends, in_unit
+from tfdist.bench.report.format import ends, in_unit, span, three_digits
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData, fastest
 from tfdist.bench.statistics import Interval
@@ -72,6 +73,8 @@ def paint_efficiency(axes: Axes, rows: Sequence[ArmRow]) -> None:
 
 _SIZE = ("devices", "workers", "hosts", "batch_size", "global_batch_size", "cores_per_device", "steps", "seed")
 """Fields of a spec that may differ between the points of a curve."""
+_FEWEST_SIZES = 3
+"""Fewer numbers of devices are no curve."""
 _MOST_CURVES = 10
 _MARKERS = "osD^vP"
 _Curves = Mapping[str, Sequence[ArmRow]]
@@ -79,9 +82,8 @@ _Curves = Mapping[str, Sequence[ArmRow]]
 
 def scaling_section(measured: ReportData) -> Section | None:
     """None with fewer than three numbers of devices, or without a baseline on one device."""
-    ranked = [row for row in measured.rows if row.one_device and not row.why_not_ranked]
-    rows = [row for row in ranked if row.one_device and row.one_device.devices == row.devices]
-    if len({row.devices for row in rows}) < 3:
+    rows = [row for row in measured.rows if _has_baseline(row)]
+    if len({row.devices for row in rows}) < _FEWEST_SIZES:
         return None
     curves = _curves(rows)
     notes = [f"{DESCRIPTIONS[scaling_of(rows)]}."]
@@ -93,8 +95,8 @@ def scaling_section(measured: ReportData) -> Section | None:
     best = fastest([row for row in largest if row.exchange is not Exchange.NONE] or largest)
     efficiency = best.one_device.efficiency if best.one_device else 0.0
     answers = [
-        f"On {most} devices, the most that were measured, {best.label} has the most images/s: {best.rate:.1f}, "
-        f"{efficiency:.0%} of {most} times one device."
+        f"On {most} devices, the most that were measured, {best.label} has the most images/s: "
+        f"{three_digits(best.rate)}, {efficiency:.0%} of {most} times one device."
     ]
     predictions = _predictions(curves) if scaling_of(rows) == "weak" else {}
     if found := predictions.get(best.label):
@@ -107,6 +109,11 @@ def scaling_section(measured: ReportData) -> Section | None:
         )
     chart, answer = _chart(rows, curves, predictions), tuple(in_unit(text, rows) for text in answers)
     return Section("scaling", "Scaling", answer, (chart,), notes=tuple(notes))
+
+
+def _has_baseline(row: ArmRow) -> bool:
+    """Whether it may be ranked, and has a baseline on one device."""
+    return row.one_device is not None and not row.why_not_ranked and row.one_device.devices == row.devices
 
 
 _Predictions = Mapping[str, tuple[float, Interval]]
@@ -129,7 +136,9 @@ def _about_prediction(row: ArmRow, predicted: float, limits: Interval) -> str:
     verdict = "as predicted"
     if row.spread and (row.spread.high < limits.low or row.spread.low > limits.high):
         verdict = "slower than predicted" if row.rate < predicted else "faster than predicted"
-    return f"That is {verdict} from fewer devices: {predicted:.1f} images/s{between(limits, '.1f')}."
+    return (
+        f"That is {verdict} from fewer devices: {three_digits(predicted)} images/s ({span((limits.low, limits.high))})."
+    )
 
 
 def _curves(rows: Sequence[ArmRow]) -> _Curves:
@@ -144,7 +153,7 @@ def _curves(rows: Sequence[ArmRow]) -> _Curves:
         spec = {key: str(value) for key, value in row.measured[0].spec.items() if key not in _SIZE}
         batch = row.batch_global if strong else row.batch_per_replica
         families.setdefault((row.folder, batch, *sorted(spec.items())), []).append(row)
-    found = [_common(row.label for row in family) for family in families.values()]
+    found = [common_name(row.label for row in family) or family[0].label for family in families.values()]
     named: dict[str, list[ArmRow]] = {}
     for name, family in zip(found, families.values(), strict=True):
         unique = name if found.count(name) == 1 else f"{name} ({family[0].arm})"
@@ -152,11 +161,18 @@ def _curves(rows: Sequence[ArmRow]) -> _Curves:
     return dict(sorted(named.items(), key=lambda item: -fastest(item[1]).rate))
 
 
-def _common(labels: Iterable[str]) -> str:
-    """The parts, between slashes, that all labels have."""
-    first, *others = [label.split("/") for label in labels]
-    shared = [part for part in first if all(part in other for other in others)]
-    return "/".join(shared or first)
+def curve_of(best: ArmRow, measured: Sequence[ArmRow]) -> list[ArmRow]:
+    """The arms that differ from `best` in their size only, by number of devices, its baseline on one device first.
+
+    Empty with fewer than three numbers of devices.
+    """
+    rows = [row for row in measured if _has_baseline(row)]
+    if not any(row is best for row in rows):
+        return []
+    family = next(each for each in _curves(rows).values() if any(row is best for row in each))
+    one = [row for row in rows if best.one_device and row.label == best.one_device.label and row not in family]
+    curve = {row.devices: row for row in reversed([*one, *family])}  # of equal arms (A/A) the first
+    return list(reversed(curve.values())) if len(curve) >= _FEWEST_SIZES else []
 
 
 def _chart(rows: Sequence[ArmRow], curves: _Curves, predictions: _Predictions) -> Chart:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from tests.bench.conftest import record
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.reading import ResultFolder
-from tfdist.bench.report.build import headline, summarize_report
+from tfdist.bench.report.build import summarize_report
 from tfdist.bench.report.section import Warning
 from tfdist.bench.report.summary import ArmRow
-from tfdist.bench.report.warnings import trust_of, warnings_for
+from tfdist.bench.report.verdict import Verdict, verdict_of
+from tfdist.bench.report.warnings import warnings_for
 from tfdist.models.record import Record, Window
 
 
@@ -31,10 +32,13 @@ def codes(records: Sequence[Record]) -> list[str]:
     return [warning.code for warning in warnings_of(records)]
 
 
-def text_of(records: Sequence[Record]) -> str:
+def verdict(records: Sequence[Record], more: str = "") -> Verdict:
     rows, pairs = summarize_report([folder(records)])
-    (text,) = headline(rows, trust_of(rows, pairs))
-    return text
+    return verdict_of(rows, pairs, more)
+
+
+def advice(records: Sequence[Record]) -> str:
+    return verdict(records).advice
 
 
 def four(arm: str, **spec: object) -> list[Record]:

@@ -54,7 +54,7 @@ def test_a_report_needs_only_records(root: Path) -> None:
     assert path == root / "report.html"
     assert set(files(root)) == FILES
     text = (root / "report.md").read_text()
-    for part in ("mirrored/auto was the fastest", "## Results", "Weak scaling", "Baseline of speed-up and efficiency: one-device",
+    for part in ("Use mirrored/auto: ", "## Results", "Weak scaling", "Baseline of speed-up and efficiency: one-device",
                  "## Environment", "A CPU", "## Method", "`tfdist bench`", "worker-1 was killed by SIGKILL"):  # fmt: skip
         assert part in text
     for name in CHARTS:
@@ -249,17 +249,16 @@ def test_a_turn_without_windows_is_listed(in_turns: Path) -> None:
     assert report.folders[0].unreadable[0].reason == "one, round 4: no timed window"
 
 
-def test_trust_is_the_first_line(root: Path) -> None:
+def test_the_answer_is_the_first_line_and_then_how_sure_it_is(root: Path) -> None:
     report = make_report([root])
-    (trust,) = report.trust
-    assert trust == (
-        "Good: 4 rounds of each arm; 4 starts of each arm; 0% of turns disturbed; ratios known to within 2.0%, without two "
-        "equal arms (A/A)."
-    )
-    assert markdown(report).splitlines()[2] == trust
-    assert render(report).index(f'<p class="trust">{trust}') < render(report).index("<h1>")
-    assert report.to_json()["trust"] == [trust]
-    assert "<small> (not counted: " in render(report)
+    advice, sure = report.headline
+    assert advice.startswith("Use mirrored/auto: 1.25 times one device, 123 images/s. ")
+    assert sure == "Sure to within 2 %: the interval of a ratio is that wide; no arm was measured twice (A/A)."
+    assert markdown(report).splitlines()[2:5:2] == [advice, sure]
+    assert "<h1>Use mirrored/auto: 1.25 times one device, 123 images/s.</h1>" in render(report)
+    assert render(report).index("<h1>") < render(report).index(f">{sure}<")
+    assert report.to_json()["headline"] == [advice, sure]
+    assert report.to_json()["sure_to"] == [pytest.approx(0.02, abs=1e-3)]
 
 
 def test_one_round_as_in_smoke_names_no_fastest_arm(
@@ -267,7 +266,8 @@ def test_one_round_as_in_smoke_names_no_fastest_arm(
 ) -> None:
     save_all(tmp_path, [record for record in bench_records if record.round == 1])
     report = make_report([tmp_path])
-    assert report.trust[0].startswith("Do not use: 1 round of each arm")
+    assert report.headline == ("Too little was measured to compare: 1 round of each arm. Not measured: broken failed.",)
+    assert report.to_json()["sure_to"] == [None]
     text = markdown(report) + render(report)
     assert "fastest" not in text
     assert "images/s" in text

@@ -306,8 +306,8 @@ def test_how_much_slower_arms_may_be_is_a_limit_of_all_of_them() -> None:
     def compared(*lows: float) -> list[Comparison]:
         return [Comparison(1.0, Interval(low, 1.1, 0.95), 12, 1) for low in lows]
 
-    assert at_most_slower(compared(0.99, 0.956, 0.97)) == "5%"
-    assert at_most_slower(compared(0.94)) == "6%"
+    assert at_most_slower(compared(0.99, 0.956, 0.97)) == "5 %"
+    assert at_most_slower(compared(0.94)) == "6 %"
 
 
 rates = st.lists(st.floats(1.0, 1e4), min_size=1, max_size=4)

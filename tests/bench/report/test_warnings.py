@@ -5,79 +5,11 @@ import pytest
 
 from tests.bench.conftest import record
 from tfdist.bench.report.build import notes_on, summarize_report
-from tfdist.bench.report.summary import summarize
-from tfdist.bench.report.warnings import SamePair, same_pairs, trust_of, warnings_for
-from tfdist.bench.statistics import ArmVerdict
+from tfdist.bench.report.verdict import verdict_of
+from tfdist.bench.report.warnings import warnings_for
 from tfdist.models.record import HostUsage, Record, WindowUsage
 
-from .rows import codes, folder, four, rows_of, timed, warnings_of
-
-WORKERS = {"strategy": "multiworker", "workers": 2, "tasks": ["worker-0"]}
-
-
-def pairs_of(records: Sequence[Record]) -> list[tuple[str, str]]:
-    return [(pair.arm, pair.other) for pair in same_pairs(summarize([folder(records)]))]
-
-
-def pair_of(records: Sequence[Record]) -> SamePair:
-    (pair,) = same_pairs(summarize([folder(records)]))
-    return pair
-
-
-def test_on_cpus_the_automatic_all_reduce_between_workers_is_the_ring() -> None:
-    auto, ring = four("auto", **WORKERS), four("ring", **WORKERS, communication="ring")
-    assert pairs_of([*auto, *ring]) == [("ring", "auto")]
-    gpus = {**WORKERS, "gpus": True}
-    assert pairs_of([*four("auto", **gpus), *four("ring", **gpus, communication="ring")]) == []
-
-
-def test_the_length_of_a_training_does_not_make_another_configuration() -> None:
-    assert pairs_of([*four("a", steps=10), *four("b", steps=20), *four("c", batch_size=32)]) == [("b", "a")]
-
-
-def test_the_ratio_has_an_interval() -> None:
-    pair = pair_of([*timed("a", 0.1, 0.101, 0.099, 0.1), *timed("b", 0.1, 0.1, 0.1, 0.1)])
-    assert pair.comparison.ratio == pytest.approx(1.0, abs=1e-3)
-    assert pair.comparison.verdict is ArmVerdict.CANNOT_TELL
-    assert set(pair.to_json()) == {"arm", "other", "ratio", "low", "high", "rounds"}
-
-
-def trust(records: Sequence[Record]) -> tuple[str, str]:
-    rows = summarize([folder(records)])
-    ((level, text),) = trust_of(rows, same_pairs(rows)).values()
-    return str(level), text
-
-
-def test_trust_follows_from_two_equal_arms() -> None:
-    """Their difference, or without them how well the ratios are known."""
-    steady, other = (0.1, 0.101, 0.1, 0.1), {"strategy": "mirrored", "devices": 2, "examples": 20}
-    assert trust([*timed("a", *steady), *timed("b", *steady)]) == (
-        "Good",
-        "Good: 4 rounds of each arm; 4 starts of each arm; 0% of turns disturbed; b 0.98 to 1.02 times a, the same (A/A).",
-    )
-    assert trust([*timed("a", *steady), *timed("b", 0.1, 0.11, 0.105, 0.1)])[0] == "Noisy"
-    level, text = trust([*timed("a", *steady), *timed("b", 0.12, 0.1211, 0.12, 0.12)])
-    assert level == "Do not use"
-    assert text == "Do not use: b 0.82 to 0.85 times a, the same (A/A)."
-    without = "without two equal arms (A/A)."
-    level, text = trust([*timed("a", *steady), *timed("b", *steady, **other)])
-    assert (level, text.split("; ")[-1]) == ("Good", f"ratios known to within 2.0%, {without}")
-    noisy = trust([*timed("a", *steady), *timed("b", 0.1, 0.13, 0.105, 0.1, **other)])
-    assert noisy == ("Noisy", f"Noisy: ratios known to within 21.2%, {without}")
-    assert trust([*timed("a", 0.1, 0.1), *timed("b", 0.1, 0.1, **other)])[1].endswith(f"unknown noise, {without}")
-    few = "unknown noise, too few rounds of two equal arms (A/A)."
-    assert trust([*timed("a", 0.1, 0.1), *timed("b", 0.1, 0.1)])[1].endswith(few)
-    assert trust(timed("a", *steady)) == ("Good", "")
-
-
-def test_trust_needs_rounds_starts_and_quiet_turns() -> None:
-    assert trust([record("a"), record("b")])[1].startswith("Do not use: 1 round of each arm; 1 start of each arm;")
-    groups = [*four("a"), *(replace(each, incarnation=1 + (each.round - 1) // 2) for each in four("b"))]
-    assert trust(groups)[1].startswith("Noisy: 2 starts of each arm")  # a baseline starts in each group
-    one_start = [replace(each, incarnation=1) for name in "ab" for each in four(name)]
-    assert trust(one_start)[1].startswith("Noisy: 1 start of each arm;")
-    busy = [replace(each, arm=name) for name in "ab" for each in in_turns("one", others=0.2)]
-    assert trust(busy) == ("Noisy", "Noisy: 25% of turns disturbed.")
+from .rows import codes, folder, four, rows_of, timed, verdict, warnings_of
 
 
 def test_replicas_that_are_not_the_planned_ones_contradict_the_plan() -> None:
@@ -85,8 +17,6 @@ def test_replicas_that_are_not_the_planned_ones_contradict_the_plan() -> None:
     found = warnings_of([*four("one", gpus=True), *two])
     assert [warning.code for warning in found] == ["contradiction"]
     assert "worker-0 trained 1 replica, and the arm has 2 in a process" in found[0].text
-    level, text = trust([*four("one", gpus=True), *two])
-    assert (level, "two contradicts the plan" in text) == ("Do not use", True)
     external = [replace(each, spec={**each.spec, "strategy": "external"}) for each in two]  # JAX on two devices
     assert "contradiction" not in codes(external)
 
@@ -199,18 +129,17 @@ def test_a_start_that_differs_from_the_others_is_a_warning_and_noise() -> None:
     odd = five(p2=(1.0, 1.0, 1.15, 1.0))
     (warning,) = warnings_of(odd)
     assert warning.code == "odd-start"
-    assert warning.text == "p2 was 13% slower in its start 3 than in its others, for its whole life."
+    assert warning.text == "p2 was 13 % slower in its start 3 than in its others, for its whole life."
     assert "--incarnations" in warning.advice
-    level, text = trust(odd)
-    assert (level, "p2 was 13% slower in its start 3 than in its others" in text) == ("Noisy", True)
+    assert verdict(odd).certainty.endswith(" p2 was 13 % slower in its start 3 than in its others.")
     (fast,) = warnings_of(five(p4=(0.85, 1.0, 1.0, 1.0)))
-    assert fast.text.startswith("p4 was 18% faster in its start 1 than in its others")
+    assert fast.text.startswith("p4 was 18 % faster in its start 1 than in its others")
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.0, 1.03, 1.0), (1.2, 1.2, 1.2, 1.2)])
 def test_starts_that_differ_little_or_an_arm_that_is_slow_in_all_are_no_warning(factors: Sequence[float]) -> None:
     assert codes(five(p2=factors)) == []
-    assert "start 3" not in trust(five(p2=factors))[1]
+    assert "start 3" not in verdict(five(p2=factors)).certainty
 
 
 def test_a_slow_start_of_all_arms_is_no_odd_start() -> None:
@@ -223,8 +152,8 @@ def test_the_odd_start_of_a_folder_is_not_that_of_another() -> None:
     folders = [folder(five(p2=(1.0, 1.0, 1.15, 1.0)), "x"), folder(five(), "y")]
     rows, pairs = summarize_report(folders)
     assert [one.text.partition(" was")[0] for one in warnings_for(rows) if one.code == "odd-start"] == ["x: p2"]
-    trusts = trust_of(rows, pairs)
-    assert ("start 3" in trusts["x"][1], "start 3" in trusts["y"][1]) == (True, False)
+    texts = [verdict_of([row for row in rows if row.folder == name], pairs).certainty for name in "xy"]
+    assert ["start 3" in text for text in texts] == [True, False]
 
 
 @pytest.mark.parametrize(("starts", "warned"), [(1, True), (2, True), (4, False)])
@@ -233,7 +162,7 @@ def test_fewer_than_four_starts_are_a_warning_and_noise(starts: int, warned: boo
         replace(one, incarnation=1 + (one.round - 1) * starts // 4)
         for one in (*four("one", gpus=True), *four("two", **TWO))
     ]
-    assert (codes(made) == ["few-starts"], trust(made)[1].startswith(f"Noisy: {starts} start")) == (warned, warned)
+    assert (codes(made) == ["few-starts"], f"nly {starts} start" in verdict(made).certainty) == (warned, warned)
     if warned:
         (warning,) = warnings_of(made)
         assert warning.text == (
@@ -247,7 +176,7 @@ def test_without_incarnations_each_round_is_a_start() -> None:
     made = [*four("one", gpus=True), *four("two", **TWO)]
     few = [one for one in made if one.round < 4]
     assert (codes(made), codes(few)) == ([], ["few-starts"])
-    assert trust(few)[1] == "Noisy: 3 starts of each arm."
+    assert verdict(few).certainty == "Sure to within 5 %: only 3 starts of each arm."
 
 
 def test_few_rounds_are_one_warning() -> None:

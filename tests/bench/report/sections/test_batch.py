@@ -46,9 +46,9 @@ def test_few_sizes_or_other_differences_are_no_sweep():
 def test_the_smallest_batch_that_is_as_fast_and_the_limit_are_named(section):
     best, limit = section.answer
     assert best.startswith(
-        "one-device: batch 8 has the most images/s, 101.0; batch 4 is the smallest that is not measurably "
+        "one-device: batch 8 has the most images/s, 101; batch 4 is the smallest that is not measurably "
     )
-    assert re.search(r"not measurably slower \(by its interval, at most [1-9]%\)\.$", best)
+    assert re.search(r"not measurably slower: at most [1-9] %\.$", best)
     assert limit == f"one-device: batch 16 did not run: {REASON}."
 
 
@@ -56,10 +56,10 @@ def test_a_size_in_too_few_rounds_is_not_recommended():
     sizes = (size(1, 50.0), size(2, 100.0)[:2], size(4, 100.0), size(8, 101.0))
     found = section_of(*sizes)
     assert found is not None
-    assert "; batch 4 is the smallest that is not measurably slower (by its interval, at most " in found.answer[0]
+    assert "; batch 4 is the smallest that is not measurably slower: at most " in found.answer[0]
     few = section_of(*(each[:2] for each in sizes))
     assert few is not None
-    assert few.answer == ("one-device: batch 8 has the most images/s, 101.0.",)
+    assert few.answer == ("one-device: batch 8 has the most images/s, 101.",)
 
 
 def test_sizes_are_in_order_and_a_failed_one_keeps_its_row(section):
@@ -101,4 +101,4 @@ def test_wrong_losses_are_not_ranked():
     rows = [replace(row, status=WRONG) if row.batch_per_replica == 8 else row for row in summarize(folders)]
     found = batch_section(ReportData(folders, tuple(rows)))
     assert found is not None
-    assert found.answer == ("one-device: batch 4 has the most images/s, 200.0.",)
+    assert found.answer == ("one-device: batch 4 has the most images/s, 200.",)

@@ -42,7 +42,7 @@ def test_an_arm_below_its_ceiling_has_its_share_and_no_warning(tmp_path, save_al
 def test_an_arm_above_its_ceiling_is_flagged(tmp_path, save_all, make_record):
     report = make_report([saved(tmp_path, save_all, make_record, floor_ms=10)])
     warning = next(warning for warning in report.warnings if warning.code == "above-network-ceiling")
-    assert warning.text.startswith("multiworker/ring: 181.8 images/s are more than the network allows, 133.3")
+    assert warning.text.startswith("multiworker/ring: 182 images/s are more than the network allows, 133")
     assert "Measure the bandwidth again" in warning.advice
 
 

@@ -1,0 +1,109 @@
+"""Lists of arms in sentences: arms that differ only in an option that does not matter are one phrase. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfdist.bench.report.certainty import effective_spec
+from tfdist.bench.report.summary import ArmRow
+
+_WORDS = {
+    "communication": "exchange",
+    "cross_device": "exchange",
+    "bytes_per_pack": "size of packs",
+    "packs": "number of packs",
+    "ps": "number of servers",
+    "batch_size": "batch",
+}
+"""Fields of a spec -> what sentences call them."""
+_NAMED = ("strategy", "workers", "devices", "command")
+"""Fields by which arms are always told apart."""
+_MOST = 6
+"""Phrases of a list; the table has the rest."""
+
+
+@dataclass(frozen=True)
+class _Phrase:
+    """Some arms under one name."""
+
+    rows: tuple[ArmRow, ...]
+    spec: Mapping[str, str]
+    """What they have in common."""
+    name: str
+    options: tuple[str, ...] = ()
+    """Fields in which they differ."""
+
+    def __str__(self) -> str:
+        return f"{self.name} (any {', any '.join(self.options)})" if self.options else self.name
+
+
+def phrases(arms: Sequence[ArmRow], rivals: Sequence[ArmRow]) -> list[str]:
+    """The names of measured arms: `multiworker/ring`, or `mirrored (any exchange)` of arms that differ in that alone.
+
+    Of equal arms only the first is named. Arms are one phrase only if they are all of the `rivals` that differ so.
+    """
+    specs = {row.arm: effective_spec(row) for row in rivals}
+    found = [_Phrase(rows, effective_spec(rows[0]), rows[0].arm) for rows in _equal(arms, list(specs))]
+    for key in dict.fromkeys(key for spec in specs.values() for key in spec if key not in _NAMED):
+        if len({spec.get(key) for spec in specs.values()}) > 1:
+            found = _merged(found, key, specs)
+    return list(map(str, found))
+
+
+def _equal(arms: Sequence[ArmRow], order: Sequence[str]) -> list[tuple[ArmRow, ...]]:
+    """Groups of equal arms, each in the order of the suite: `multiworker` before `multiworker/again`."""
+    groups: dict[tuple[object, ...], list[ArmRow]] = {}
+    for row in arms:
+        groups.setdefault((row.hosts, *sorted(effective_spec(row).items())), []).append(row)
+    return [tuple(sorted(group, key=lambda row: order.index(row.arm))) for group in groups.values()]
+
+
+def _merged(found: Sequence[_Phrase], key: str, specs: Mapping[str, Mapping[str, str]]) -> list[_Phrase]:
+    """The phrases, with those that differ only in `key` as one if together they have each of its values in `specs`.
+
+    Their common name must not be part of the name of another arm.
+    """
+    groups: dict[tuple[object, ...], list[_Phrase]] = {}
+    for phrase in found:
+        rest = (item for item in sorted(phrase.spec.items()) if item[0] != key)
+        groups.setdefault((phrase.rows[0].hosts, phrase.options, *rest), []).append(phrase)
+    merged: list[_Phrase] = []
+    for group in groups.values():
+        spec = {name: value for name, value in group[0].spec.items() if name != key}
+        alike = [arm for arm, other in specs.items() if spec.items() <= other.items()]
+        values = {phrase.spec.get(key) for phrase in group}
+        name = common_name(phrase.name for phrase in group)
+        unique = name in specs or not any(arm.startswith(f"{name}/") for arm in specs if arm not in alike)
+        if len(group) == 1 or not name or not unique or {specs[arm].get(key) for arm in alike} != values:
+            merged += group
+            continue
+        rows = tuple(row for phrase in group for row in phrase.rows)
+        word = _WORDS.get(key, key.replace("_", " "))
+        merged.append(_Phrase(rows, spec, name, (*group[0].options, word)))
+    return merged
+
+
+def common_name(names: Iterable[str]) -> str:
+    """The parts, between slashes, that all names have."""
+    first, *others = [name.split("/") for name in names]
+    return "/".join(part for part in first if all(part in other for other in others))
+
+
+def strategies_or_phrases(arms: Sequence[ArmRow], rivals: Sequence[ArmRow]) -> list[str]:
+    """As `phrases`, but all rivals whose names begin with the same part, as `multiworker/`, are that part."""
+    parts = {row.arm: row.arm.partition("/")[0] for row in rivals}
+    chosen = {row.arm for row in arms}
+    whole = {part for part in parts.values() if all(arm in chosen for arm, other in parts.items() if other == part)}
+    names = {row.arm: parts[row.arm] for row in arms if parts[row.arm] in whole}
+    rest = [row for row in arms if row.arm not in names]
+    return [*dict.fromkeys(names.values()), *(phrases(rest, rivals) if rest else ())]
+
+
+def alternatives(names: Sequence[str], word: str) -> str:
+    """`a, b or c` with the word `or`; of many the first ones and how many more; `batch=1, 2 or 4` of values of one."""
+    keys = {name.rpartition("=")[0] for name in names}
+    if len(names) > 1 and len(keys) == 1 and (key := keys.pop()):
+        values = sorted((name.rpartition("=")[2] for name in names), key=lambda value: (len(value), value))
+        return f"{key}={alternatives(values, word)}"
+    if len(names) > _MOST:
+        names = [*names[: _MOST - 1], f"{len(names) - _MOST + 1} more"]
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,227 @@
+"""The answer of a report to "which one?", as a colleague would give it: what to use, and how sure that is. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tfdist.bench.report.arm_names import alternatives, phrases, strategies_or_phrases
+from tfdist.bench.report.certainty import Certainty, certainty_of, effective_spec
+from tfdist.bench.report.format import between, span, three_digits, up_to
+from tfdist.bench.report.section import KeyFigure
+from tfdist.bench.report.sections.scaling import curve_of
+from tfdist.bench.report.summary import PARTIAL, ArmRow, at_most_slower, fastest, others_over, rank
+from tfdist.bench.same_arms import SamePair
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison
+from tfdist.launch.text import counted, listed, shortened
+from tfdist.models.record import RecordStatus
+from tfdist.strategies.options import StrategyName
+
+_MOST_SIZES = 4
+"""Numbers of devices in the sentence on a scaling curve."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of one folder."""
+
+    advice: str
+    """Sentences, the first of which says which arm to use, or why that is not known."""
+    certainty: str
+    """Sentences: how sure that is; empty: nothing was compared."""
+    within: float
+    """Smaller differences, as a share, may be noise; infinite: unknown."""
+    figures: tuple[KeyFigure, ...] = ()
+    """The figures of the first sentence."""
+
+
+def verdict_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair] = (), more: str = "") -> Verdict:
+    """The answer of the arms of one folder.
+
+    Args:
+        rows: all arms, those without figures included.
+        pairs: equal arms, of any folder.
+        more: a sentence on how to measure enough, for a bench that has measured too little.
+    """
+    measured = [row for row in rows if row.measured]
+    if not measured:
+        return Verdict(f"Nothing was measured: {_tally(rows)}.", "", float("inf"))
+    certainty = certainty_of(measured, pairs, more)
+    rivals, unranked = rank(measured)
+    without = [row for row in rows if not row.measured]
+    rest = [f"Not measured: {_tally(without)}."] if without else []
+    if versions := [row for row in rows if row.has_base]:
+        return _verdict(certainty, [*versions_text(versions), *rest], _version_figures(versions))
+    if certainty.obstacle:
+        return _verdict(certainty, [certainty.obstacle, *rest], ())
+    rest = [*_left_out(unranked, rows), *rest]
+    if not rivals:
+        return _verdict(certainty, ["No arm can be recommended.", *rest], ())
+    choice = _Choice(rivals, measured)
+    return _verdict(certainty, [*choice.sentences(), *rest], tuple(choice.figures(certainty)))
+
+
+def _verdict(certainty: Certainty, sentences: Sequence[str], figures: Sequence[KeyFigure]) -> Verdict:
+    return Verdict(" ".join(sentences), certainty.text, certainty.within, tuple(figures))
+
+
+class _Choice:
+    """The fastest of some arms, and those that are as fast as far as is known."""
+
+    def __init__(self, rivals: Sequence[ArmRow], measured: Sequence[ArmRow]) -> None:
+        """`rivals`: as `rank` returns them, at least one; `measured`: all arms of their folder with figures."""
+        self.rivals = rivals
+        self.best = best = fastest(rivals)
+        """The one with the most images/s."""
+        self.others = others_over(best, rivals)
+        self.ties = ties_of(best, rivals)
+        self.group = sorted((best, *(row for row, _ in self.ties)), key=lambda row: -row.rate)
+        self.names = phrases(self.group, rivals)
+        self.curve = curve_of(best, measured)
+        one = best.one_device
+        self.baseline = one if one and one.label != best.label else None
+
+    def sentences(self) -> Iterator[str]:
+        """What to use, how much faster it is, and what is slower."""
+        yield self._use()
+        if self.curve and not self.ties:
+            yield self._growth()
+        if len({frozenset(effective_spec(row).items()) for row in self.group}) > 1:
+            yield "No difference between them could be measured."
+            if len(self.names) > 1:
+                most = at_most_slower(of for _, of in self.ties)
+                yield f"The slowest of them may be up to {most} slower than the fastest."
+        if slower := list(self._slower()):
+            as_large = [row for row in self.rivals if row.devices == self.best.devices]
+            yield f"Slower for sure: {alternatives(strategies_or_phrases(slower, as_large), 'and')}."
+        if apart := [row.arm for row, of in self.others if not of.interval]:
+            yield f"Not compared with {self.best.arm}, for too few rounds in common: {shortened(apart)}."
+
+    def _use(self) -> str:
+        rates = f"{span(row.rate for row in self.group)} images/s"
+        one = self.baseline
+        if one and one.devices > 1 and one.comparison.interval and one.comparison.verdict is not ArmVerdict.FASTER:
+            slower = one.comparison.verdict is ArmVerdict.SLOWER
+            which = f"{self.best.arm}, the fastest arm on {counted(self.best.devices or 0, 'device')}"
+            than = "slower" if slower else "not measurably faster"
+            times = three_digits(one.comparison.ratio)
+            return f"Use {_baseline_name(self.best)}: {which}, is {than}: {times} times, {rates}."
+        devices = counted(self.best.devices or 0, "device")
+        if self.curve and not self.ties:
+            rates += f" on {devices}"
+        if one:
+            rates = f"{self._times()} times {_baseline_name(self.best)}, {rates}"
+        elif len(self.rivals) == 1:
+            return f"{self.best.arm}: {rates} on {devices}."
+        return f"Use {alternatives(self.names, 'or')}: {rates}."
+
+    def _times(self) -> str:
+        return span(row.one_device.comparison.ratio for row in self.group if row.one_device)
+
+    def _growth(self) -> str:
+        shown = self.curve[-_MOST_SIZES:]
+        sizes, rates = (str(row.devices) for row in shown), (three_digits(row.rate) for row in shown)
+        return f"On {listed(sizes)} devices: {listed(rates)} images/s."
+
+    def _slower(self) -> Iterator[ArmRow]:
+        """The arms on as many devices that are surely slower, without those that equal one of the group (A/A)."""
+        equal = [effective_spec(row) for row in self.group]
+        for row, of in self.others:
+            slower = of.interval is not None and of.verdict is ArmVerdict.SLOWER
+            if slower and row.devices == self.best.devices and effective_spec(row) not in equal:
+                yield row
+
+    def figures(self, certainty: Certainty) -> Iterator[KeyFigure]:
+        """At most four: throughput, speed-up, efficiency and certainty of what the first sentence recommends."""
+        best, one, independent = self.best, self.baseline, self.best.independent
+        devices = counted(best.devices or 0, "device")
+        limits = f" ({span((best.spread.low, best.spread.high))})" if best.spread and len(self.group) == 1 else ""
+        rates = f"{span(row.rate for row in self.group)} images/s"
+        yield KeyFigure(rates, f"{alternatives(self.names, 'or')}, on {devices}{limits}")
+        if one:
+            limits = between(one.comparison.interval, ".2f") if len(self.group) == 1 else ""
+            yield KeyFigure(f"{self._times()} times", f"{_baseline_name(best)}{limits}")
+        ceiling = ""
+        if independent and independent.label != best.label:
+            ceiling = f"of {independent.label}, which exchanges nothing"
+        if one and one.devices != 1:
+            shares = [round(100 * row.one_device.efficiency) for row in self.group if row.one_device]
+            text = f"efficiency against {_baseline_name(best)}"
+            text += f"; {100 * independent.efficiency:.0f} % {ceiling}" if independent and ceiling else ""
+            yield KeyFigure(f"{' to '.join(map(str, sorted({min(shares), max(shares)})))} %", text)
+        elif independent and ceiling:
+            yield KeyFigure(f"{100 * independent.efficiency:.0f} %", ceiling)
+        if certainty.reason:
+            yield KeyFigure(up_to(certainty.within), f"how sure this is: {certainty.reason}")
+
+
+def ties_of(best: ArmRow, rivals: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
+    """The arms that are not measurably slower than the one with the most images/s; none that cannot be compared."""
+    return [(row, of) for row, of in others_over(best, rivals) if of.interval and of.verdict is not ArmVerdict.SLOWER]
+
+
+def _baseline_name(row: ArmRow) -> str:
+    """`one device`, or the name of the baseline that a suite or the user has chosen."""
+    assert row.one_device is not None
+    name = row.one_device.label.removeprefix(f"{row.folder}: ")
+    return name if row.baseline is not None or row.strategy is StrategyName.ONE_DEVICE else "one device"
+
+
+def _left_out(unranked: dict[str, str], rows: Sequence[ArmRow]) -> Iterator[str]:
+    """The measured arms that do not count, by reason."""
+    arms = {row.label: row.arm for row in rows}
+    for reason in dict.fromkeys(unranked.values()):
+        names = [arms[label] for label, why in unranked.items() if why == reason]
+        yield f"Left out: {shortened(names)}: {reason}."
+
+
+def _tally(rows: Sequence[ArmRow]) -> str:
+    """`broken failed, 54 arms refused`."""
+    statuses = Counter(row.status for row in rows)
+    names = {row.status: row.arm for row in rows}
+    return ", ".join(
+        f"{names[status] if number == 1 else counted(number, 'arm')} {status}" for status, number in statuses.items()
+    )
+
+
+def versions_text(versions: Sequence[ArmRow]) -> Iterator[str]:
+    """`changes_text` of arms over their earlier versions."""
+    missing = "one of them was not measured, or did not train under its strategy"
+    reasons = [missing if row.status in (RecordStatus.OK, PARTIAL) else row.reason for row in versions]
+    changes = [(row.arm, row.over_base, reason) for row, reason in zip(versions, reasons, strict=True)]
+    return changes_text(changes, "its base")
+
+
+def changes_text(changes: Sequence[tuple[str, Comparison | None, str]], base: str) -> Iterator[str]:
+    """A sentence for each arm that changed or was not compared, and one for all others.
+
+    Args:
+        changes: the name, the ratio of new over base, and the reason if there is none.
+        base: what it is compared with.
+    """
+    same: dict[str, Comparison] = {}
+    without: dict[str, list[str]] = {}
+    for arm, found, reason in changes:
+        if found is None or found.interval is None:
+            why = reason if found is None else f"fewer than {FEWEST_ROUNDS} rounds"
+            without.setdefault(why, []).append(arm)
+        elif found.verdict is ArmVerdict.CANNOT_TELL:
+            same[arm] = found
+        else:
+            limits = sorted(abs(1 - value) for value in (found.interval.low, found.interval.high))
+            low, high = (f"{100 * share:.1f}" for share in limits)
+            size = f"{100 * abs(1 - found.ratio):.1f} % {found.verdict}"
+            yield f"{arm} is {size} than {base}, surely between {low} and {high} %."
+    if same:
+        most = at_most_slower(same.values())
+        yield f"No change of {listed(same)} could be measured: at most {most} slower than {base}."
+    for why, arms in without.items():
+        yield f"Not compared with {base}: {shortened(arms)}: {why}."
+
+
+def _version_figures(versions: Sequence[ArmRow]) -> tuple[KeyFigure, ...]:
+    found = [(row, row.over_base) for row in versions]
+    return tuple(
+        KeyFigure(f"{of.ratio:.3f} times", f"{row.arm} over its base{between(of.interval, '.3f')}")
+        for row, of in found
+        if of
+    )
