@@ -76,9 +76,10 @@ def test_importing_the_package_imports_no_pandas():
 
 def test_the_example_of_the_docs_runs_and_prints_what_they_say():
     root = Path(__file__).parents[3]
-    docs = (root / "docs" / "measuring.md").read_text()
-    example, _, printed = docs.partition("    import tfdist.bench.report\n")[2].partition("\nprints\n")
-    code = "import tfdist.bench.report\n" + textwrap.dedent(example)
+    docs = (root / "docs" / "your-program.md").read_text()
+    example, _, printed = docs.partition("From a folder that is already measured:\n\n")[2].partition("\nprints\n")
+    assert "tfdist.bench.load(" in example
+    code = textwrap.dedent(example)
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     expected = [line.strip() for line in printed.strip("\n").split("\n\n")[0].splitlines()]
     assert [line.strip() for line in done.stdout.splitlines()] == expected
