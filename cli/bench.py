@@ -26,6 +26,7 @@ from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import announce, limits, refusals, show_plan
 from tfdist.cli.show.outcome import traces_line
 from tfdist.cli.show.output import finish
+from tfdist.cli.show.rows import echo_wrapped
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import OUTPUT, TIMING, WHAT, Seconds
@@ -67,10 +68,8 @@ def run_bench(
         most = max((len(machines) for machines in session.arms.machines.values()), default=1)
         links = {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.hellos)[:most])
         if not quiet:
-            for (one, other), link in links.items():
-                typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
-            for text in limits(session, links):
-                typer.echo(text, file=stream)
+            measured = [f"{one.name} -> {other.name}: {link}" for (one, other), link in links.items()]
+            echo_wrapped([*measured, *limits(session, links)], stream)
     with progress_on(stream, quiet, session.unit) as progress:
         code = run_session(session, RunnerHooks(progress, links=links, policy=policy))
     if not quiet and (traces := session.root / "traces").is_dir():
@@ -99,13 +98,13 @@ def _judge(
     rows: list[dict[str, object]] = []
     for arm, found in versions:
         if found is None:
-            typer.echo(_not_compared(arm), file=stream)
+            echo_wrapped([_not_compared(arm)], stream)
             continue
         slow = bound is not None and is_too_slow(found, bound)
         verdict = f"slower by more than {percent(bound or 0)}" if slow else difference(found)
         if slow or not quiet:
             ratio = f"{found.ratio:.3f} times its base{between(found.interval, '.3f')}"
-            typer.echo(f"{arm}: {ratio}: {verdict}", file=stream)
+            echo_wrapped([f"{arm}: {ratio}: {verdict}"], stream)
         low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
         row = {"arm": arm, "ratio": found.ratio, "low": low, "high": high, "verdict": str(found.verdict)}
         rows.append({**row, "too_slow": slow})

@@ -2,8 +2,9 @@
 
 import os
 import shlex
-from collections.abc import Callable, Collection
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
@@ -145,7 +146,8 @@ class Command(TyperCommand):
         for param in self.params:
             if isinstance(param, TyperOption) and param.is_flag and not param.default:
                 param.secondary_opts = []
-        super().format_help(ctx, formatter)
+        with _laid_out(self, formatter):
+            super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
@@ -174,6 +176,11 @@ class Scheduled(TyperGroup):
         """The options, with short placeholders for their values."""
         return _with_placeholders(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        with _laid_out(self, formatter):
+            super().format_help(ctx, formatter)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the other command.
 
@@ -187,6 +194,33 @@ class Scheduled(TyperGroup):
             raise TfdistError(f"{self.name} {args[0]}: {what}; after its options, {self.name} takes one of {known}")
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and _command(name), rest
+
+
+_LEAST_PANEL = 80
+"""Characters of a terminal with room for panels; on a narrower one they would cut the names of options."""
+
+
+@contextmanager
+def _laid_out(command: Any, formatter: Any) -> Iterator[None]:
+    """Let the help of a command fit the width of the terminal, in panels where they fit."""
+    paragraphs = (command.help or "").split("\n\n")  # the line breaks of all but examples are those of the source
+    texts = (text if text.startswith("\b") else text.replace("\n", " ") for text in paragraphs)
+    command.help = "\n\n".join(texts)
+    if shutil.get_terminal_size().columns < _LEAST_PANEL:
+        command.rich_markup_mode = None
+        command.help = _unbroken(command.help)
+        for param in command.params:
+            param.help = _unbroken(param.help or "").replace("\\[", "[")  # see options.option
+    yield
+    formatter.buffer[:] = [text.replace(_HYPHEN, "-") for text in formatter.buffer]
+
+
+_HYPHEN = "\N{NON-BREAKING HYPHEN}"
+
+
+def _unbroken(text: str) -> str:
+    """The text with hyphens at which Typer breaks no line: names of options would be broken there."""
+    return text.replace("-", _HYPHEN)
 
 
 def _with_placeholders(params: Any) -> Any:
