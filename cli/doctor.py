@@ -75,7 +75,8 @@ def _lines(row: CheckResult, head: str, width: int | None) -> list[str]:
         return [f"{verdict}  {head}  {' '.join(texts)}".replace("\n", " ")]
     indent = VERDICT_WIDTH + len(head) + 4
     if width - indent < MIN_TEXT_WIDTH:
-        return [f"{verdict}  {' '.join(head.split())}", *_wrapped(texts, width, 2)]
+        first, *rest = _wrapped([head], width, VERDICT_WIDTH + 2)
+        return [f"{verdict}  {first.strip()}", *rest, *_wrapped(texts, width, 2)]
     first, *rest = _wrapped(texts, width, indent)
     return [f"{verdict}  {head}  {first.strip()}", *rest]
 

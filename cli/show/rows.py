@@ -134,8 +134,7 @@ def laid_out(
     layout = _Layout({name: max(map(cell_len, (name, *(row[name] for row in rows)))) for name in names}, gap, right)
     if width is not None and layout.width > width:
         choices = [names, *([name for name in names if name in each] for each in narrower)]
-        orders = [(each, below, False) for below in (False, True) for each in choices]
-        orders += [(each, below, True) for each in choices for below in (False, True)]
+        orders = [(each, below, above) for above in (False, True) for below in (False, True) for each in choices]
         layouts = [_Layout.of(rows, each, width, gap, right, below, above) for each, below, above in orders]
         layout = next((each for each in layouts if each.width <= width), layouts[-1])
     return [layout.header(), *(layout.row(row, width) for row in rows)]
