@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -52,12 +53,17 @@ SCHEDULERS = {"sbatch": ("launch", "bench", "tune", "collectives"), "manifest": 
 """Commands that print how a scheduler runs another command: which ones."""
 
 
+def _listed_command(name: str) -> TyperCommand:
+    """A command for a list; a narrow terminal would cut its sentence if that were only its help."""
+    return TyperCommand(name, help=SENTENCES[name], short_help=SENTENCES[name])
+
+
 class Commands(TyperGroup):
     """The list of subcommands."""
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
-        self.commands = {name: TyperCommand(name, help=sentence) for name, sentence in SENTENCES.items()}
+        self.commands = {name: _listed_command(name) for name in SENTENCES}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the subcommand.
@@ -170,7 +176,7 @@ class Scheduled(TyperGroup):
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
-        self.commands = {name: TyperCommand(name, help=SENTENCES[name]) for name in SCHEDULERS[str(self.name)]}
+        self.commands = {name: _listed_command(name) for name in SCHEDULERS[str(self.name)]}
 
     def get_params(self, ctx: Any) -> Any:
         """The options, with short placeholders for their values."""
@@ -200,6 +206,10 @@ _LEAST_PANEL = 80
 """Characters of a terminal with room for panels; on a narrower one they would cut the names of options."""
 
 
+_LONGEST_BESIDE_HELP = 22
+"""Characters of an option on such a terminal; the help of a longer one starts below it."""
+
+
 @contextmanager
 def _laid_out(command: Any, formatter: Any) -> Iterator[None]:
     """Let the help of a command fit the width of the terminal, in panels where they fit."""
@@ -208,6 +218,7 @@ def _laid_out(command: Any, formatter: Any) -> Iterator[None]:
     command.help = "\n\n".join(texts)
     if shutil.get_terminal_size().columns < _LEAST_PANEL:
         command.rich_markup_mode = None
+        formatter.write_dl = partial(formatter.write_dl, col_max=_LONGEST_BESIDE_HELP)
         command.help = _unbroken(command.help)
         for param in command.params:
             param.help = _unbroken(param.help or "").replace("\\[", "[")  # see options.option
