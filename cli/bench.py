@@ -26,6 +26,7 @@ from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import announce, limits, refusals, show_plan
 from tfdist.cli.show.outcome import traces_line
 from tfdist.cli.show.output import finish
+from tfdist.cli.show.rows import echo_wrapped
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import OUTPUT, TIMING, WHAT, Seconds
@@ -67,10 +68,8 @@ def run_bench(
         most = max((len(machines) for machines in session.arms.machines.values()), default=1)
         links = {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.hellos)[:most])
         if not quiet:
-            for (one, other), link in links.items():
-                typer.echo(f"{one.name} -> {other.name}: {link}", file=stream)
-            for text in limits(session, links):
-                typer.echo(text, file=stream)
+            measured = [f"{one.name} -> {other.name}: {link}" for (one, other), link in links.items()]
+            echo_wrapped([*measured, *limits(session, links)], stream)
     with progress_on(stream, quiet, session.unit) as progress:
         code = run_session(session, RunnerHooks(progress, links=links, policy=policy))
     if not quiet and (traces := session.root / "traces").is_dir():
@@ -105,7 +104,7 @@ def _judge(
     slow = [arm for arm, found in versions if is_too_slow(found, bound)]
     missing = [arm for arm, found in versions if found is None or found.interval is None]
     if slow or missing or not quiet:
-        typer.echo(gate_sentence(bound, slow, missing, len(versions) - len(missing)), file=stream)
+        echo_wrapped([gate_sentence(bound, slow, missing, len(versions) - len(missing))], stream)
     if slow and not code:
         code = ExitCode.FAILED
     return code if code or (versions and not missing) else ExitCode.NOTHING_COMPARED, rows

@@ -21,8 +21,9 @@ from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options, training_options
 from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
-from tfdist.cli.show.bench import refusals
+from tfdist.cli.show.bench import PLAN_INDENT, refusals
 from tfdist.cli.show.output import columns_of, finish
+from tfdist.cli.show.rows import echo_wrapped
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import HOW, OUTPUT, SIZE, TIMING, WHAT, Seconds
@@ -52,7 +53,7 @@ def announce(plan: CollectivePlan, stream: TextIO) -> None:
         *refusals(arms.refused),
         *(f"warning: {warning}" for warning in arms.warnings),
     )
-    typer.echo("\n".join(lines), file=stream)
+    echo_wrapped(lines, stream)
 
 
 _START_S = 2.5
@@ -72,9 +73,11 @@ def show_plan(plan: CollectivePlan, json: bool) -> None:
         typer.echo(dumps({"format": 1, **summary, "arms": specs, "starts": plan.starts, "plan": turns}))
         return
     announce(plan, sys.stdout)
-    for number, run in enumerate(plan.runs, start=1):
-        spec = plan.arms.specs[run.arm]
-        typer.echo(f"{number:3d}. round {run.round}  {run.arm}  ({counted(spec.replicas, 'rank')})")
+    lines = [
+        f"{number:3d}. round {run.round}  {run.arm}  ({counted(plan.arms.specs[run.arm].replicas, 'rank')})"
+        for number, run in enumerate(plan.runs, start=1)
+    ]
+    echo_wrapped(lines, sys.stdout, PLAN_INDENT)
 
 
 def show(sweep: Sweep, stream: TextIO) -> None:
@@ -86,10 +89,10 @@ def show(sweep: Sweep, stream: TextIO) -> None:
         first = rows[0].line
         where = f"{counted(first.ranks, 'rank')} on {counted(first.hosts, 'host')}"
         often = f"{counted(rows[0].rounds, 'round')} in {counted(rows[0].starts, 'start')}"
-        typer.echo(plain(f"\n{arm}: {first.op}, {where}, {often}"), file=stream)
+        echo_wrapped(["", f"{arm}: {first.op}, {where}, {often}"], stream)
         typer.echo(plain("\n".join(lines_of_table(columns_for(rows, width), rows))), file=stream)
     for sentence in _remarks(figures, sweep):
-        typer.echo(plain(f"\n{sentence}"), file=stream)
+        echo_wrapped(["", sentence], stream, 0)
 
 
 def _remarks(figures: Sequence[SizeFigure], sweep: Sweep) -> Iterator[str]:

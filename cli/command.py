@@ -2,9 +2,11 @@
 
 import os
 import shlex
-from collections.abc import Callable, Collection
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -51,12 +53,17 @@ SCHEDULERS = {"sbatch": ("launch", "bench", "tune", "collectives"), "manifest": 
 """Commands that print how a scheduler runs another command: which ones."""
 
 
+def _listed_command(name: str) -> TyperCommand:
+    """A command for a list; a narrow terminal would cut its sentence if that were only its help."""
+    return TyperCommand(name, help=SENTENCES[name], short_help=SENTENCES[name])
+
+
 class Commands(TyperGroup):
     """The list of subcommands."""
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
-        self.commands = {name: TyperCommand(name, help=sentence) for name, sentence in SENTENCES.items()}
+        self.commands = {name: _listed_command(name) for name in SENTENCES}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the subcommand.
@@ -145,7 +152,8 @@ class Command(TyperCommand):
         for param in self.params:
             if isinstance(param, TyperOption) and param.is_flag and not param.default:
                 param.secondary_opts = []
-        super().format_help(ctx, formatter)
+        with _laid_out(self, formatter):
+            super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
@@ -168,11 +176,16 @@ class Scheduled(TyperGroup):
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
-        self.commands = {name: TyperCommand(name, help=SENTENCES[name]) for name in SCHEDULERS[str(self.name)]}
+        self.commands = {name: _listed_command(name) for name in SCHEDULERS[str(self.name)]}
 
     def get_params(self, ctx: Any) -> Any:
         """The options, with short placeholders for their values."""
         return _with_placeholders(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        with _laid_out(self, formatter):
+            super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the other command.
@@ -187,6 +200,38 @@ class Scheduled(TyperGroup):
             raise TfdistError(f"{self.name} {args[0]}: {what}; after its options, {self.name} takes one of {known}")
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and _command(name), rest
+
+
+_LEAST_PANEL = 80
+"""Characters of a terminal with room for panels; on a narrower one they would cut the names of options."""
+
+
+_LONGEST_BESIDE_HELP = 22
+"""Characters of an option on such a terminal; the help of a longer one starts below it."""
+
+
+@contextmanager
+def _laid_out(command: Any, formatter: Any) -> Iterator[None]:
+    """Let the help of a command fit the width of the terminal, in panels where they fit."""
+    paragraphs = (command.help or "").split("\n\n")  # the line breaks of all but examples are those of the source
+    texts = (text if text.startswith("\b") else text.replace("\n", " ") for text in paragraphs)
+    command.help = "\n\n".join(texts)
+    if shutil.get_terminal_size().columns < _LEAST_PANEL:
+        command.rich_markup_mode = None
+        formatter.write_dl = partial(formatter.write_dl, col_max=_LONGEST_BESIDE_HELP)
+        command.help = _unbroken(command.help)
+        for param in command.params:
+            param.help = _unbroken(param.help or "").replace("\\[", "[")  # see options.option
+    yield
+    formatter.buffer[:] = [text.replace(_HYPHEN, "-") for text in formatter.buffer]
+
+
+_HYPHEN = "\N{NON-BREAKING HYPHEN}"
+
+
+def _unbroken(text: str) -> str:
+    """The text with hyphens at which Typer breaks no line: names of options would be broken there."""
+    return text.replace("-", _HYPHEN)
 
 
 def _with_placeholders(params: Any) -> Any:

@@ -58,6 +58,7 @@ def show_history(folders: Sequence[Path], arms: Sequence[str], out: Path | None,
 
 NARROW = ("arm", "ratio", "interval", "verdict")
 """The columns for a terminal that has no room for all."""
+NARROWEST = ("arm", "ratio", "verdict")
 _SLOW = "slower than the bound"
 
 
@@ -73,7 +74,7 @@ def show(compared: ComparedFolders, bound: float | None, stream: TextIO) -> None
     for row, change in zip(rows, compared.changes, strict=True):
         if bound is not None and is_too_slow(change.comparison, bound):
             row["verdict"] = row["verdict"].replace("slower", _SLOW, 1)
-    show_rows(console, rows, NARROW, red=lambda row: row["verdict"].startswith(_SLOW))
+    show_rows(console, rows, NARROW, NARROWEST, red=lambda row: row["verdict"].startswith(_SLOW))
     for text in (*sentences(compared), *one_sided(compared)):
         console.print(text)
 
@@ -119,7 +120,7 @@ def compare(
       tfdist compare before after --fail-slower 5%          # in a CI job
       tfdist compare before after --baseline mirrored/auto
       tfdist compare before after --out comparison
-      tfdist compare before after --export bencher          # stdout for 'bencher run --adapter json'
+      tfdist compare before after --export bencher          # for 'bencher run'
       tfdist compare bench_results/*-cpu --arm multiworker/ring --out history
     """
     if len(folders) < 2:

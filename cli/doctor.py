@@ -3,7 +3,6 @@
 import os
 import platform
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -11,14 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 
 import tfdist
 from tfdist.cli.options import Json, Port, host_options, option, seconds, timeout_options
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir
 from tfdist.cli.show.output import agrees, columns_of, never_block, wait_for_reader
-from tfdist.cli.show.rows import aligned
+from tfdist.cli.show.rows import PlainConsole, aligned, wrapped
 from tfdist.cli.show.steps import Steps, connecting
 from tfdist.cli.strategies import keras_json, show_keras
 from tfdist.jobs.host_selection import HostSelection
@@ -77,21 +75,15 @@ def _lines(row: CheckResult, head: str, width: int | None) -> list[str]:
         return [f"{verdict}  {head}  {' '.join(texts)}".replace("\n", " ")]
     indent = VERDICT_WIDTH + len(head) + 4
     if width - indent < MIN_TEXT_WIDTH:
-        return [f"{verdict}  {' '.join(head.split())}", *_wrapped(texts, width, 2)]
+        first, *rest = _wrapped([head], width, VERDICT_WIDTH + 2)
+        return [f"{verdict}  {first.strip()}", *rest, *_wrapped(texts, width, 2)]
     first, *rest = _wrapped(texts, width, indent)
     return [f"{verdict}  {head}  {first.strip()}", *rest]
 
 
 def _wrapped(texts: Sequence[str], width: int, indent: int) -> list[str]:
-    """Words longer than a line stay whole, so that they can be copied."""
-    wrapper = textwrap.TextWrapper(
-        max(width - 1, indent + 20),
-        initial_indent=" " * indent,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [line for text in texts for line in wrapper.wrap(text)]
+    lines = [" " * indent + " ".join(text.split()) for text in texts]
+    return [part for line in lines for part in wrapped(line, max(width - 1, indent + 20), indent)]
 
 
 def burned_rows(
@@ -133,8 +125,8 @@ def save_bundle(folder: Path, rows: Sequence[CheckResult], survey: Survey, *, ye
     text = "\n".join([*checks, "", versions, "", *sorted(given), "", *packages, ""])
     with open_source(folder) as source:
         sizes = {DOCTOR: len(text), **source.files()}
-        listing = [("file", "size"), *((plain(name), decimal(size)) for name, size in sizes.items())]
-        typer.echo("\n".join(aligned(listing)), err=json)
+        listing = [{"file": name, "size": decimal(size)} for name, size in sizes.items()]
+        typer.echo("\n".join(aligned(listing, columns_of(sys.stderr if json else sys.stdout))), err=json)
         of_all = f"{counted(len(sizes), 'file')} ({decimal(sum(sizes.values()))})"
         refusal = "--bundle: there is no terminal to ask on; add --yes to write these files"
         if not yes and not agrees(f"write these {of_all}, redacted and compressed?", refusal, err=json):
@@ -223,7 +215,7 @@ def doctor(
         show(rows)
         if verbose or not can_start(rows):
             typer.echo("\nWhich Keras works with which strategy:")
-            show_keras(Console(highlight=False))
+            show_keras(PlainConsole(sys.stdout))
         typer.echo(f"\n{_summary(rows)}")
     wait_for_reader()
     raise typer.Exit(ExitCode.SUCCESS if can_start(rows) else ExitCode.HOST_LOST)

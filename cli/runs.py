@@ -19,14 +19,14 @@ from tfdist.cli.options import Json, option
 from tfdist.cli.run_argument import RUNS_DIR, AnyRunName, RunsDir
 from tfdist.cli.show.output import agrees, columns_of
 from tfdist.cli.show.past import show_end
-from tfdist.cli.show.rows import aligned
+from tfdist.cli.show.rows import Row, aligned
 from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import LARGEST_JSON, dumps, parse_bounded, read_json_lines, reason_of
 from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.redact import redact_command, safe_text
 from tfdist.launch.runs.state import OldRun, Run, delete, find_run, list_runs, old_runs, read_run, tasks_of, unreadable
-from tfdist.launch.text import ago, counted, duration, plain
+from tfdist.launch.text import ago, counted, duration
 from tfdist.launch.typed_json import from_json
 from tfdist.models.record import RecordStatus
 
@@ -67,7 +67,8 @@ def _used_folders(runs_dir: Path) -> list[str]:
 
 def _agreed(found: Sequence[OldRun], age: str, yes: bool, err: bool) -> Sequence[OldRun]:
     """The runs, once they are listed and the user agrees; else none."""
-    typer.echo("\n".join(aligned([("run", "ended", "size", "holds"), *map(_ended_row, found)])), err=err)
+    width = columns_of(sys.stderr if err else sys.stdout)
+    typer.echo("\n".join(aligned([*map(_ended_row, found)], width)), err=err)
     if yes:
         return found
     holding = sum(run.has_checkpoints for run in found)
@@ -78,9 +79,9 @@ def _agreed(found: Sequence[OldRun], age: str, yes: bool, err: bool) -> Sequence
     return found if agrees(question, refusal, err=err) else []
 
 
-def _ended_row(run: OldRun) -> tuple[str, ...]:
+def _ended_row(run: OldRun) -> Row:
     holds = "checkpoints" if run.has_checkpoints else ""
-    return plain(run.run_dir.path.name), _started(run.ended), decimal(run.size), holds
+    return {"run": run.run_dir.path.name, "ended": _started(run.ended), "size": decimal(run.size), "holds": holds}
 
 
 def _delete(runs: Sequence[OldRun]) -> tuple[list[OldRun], list[str]]:
@@ -145,8 +146,9 @@ def runs(
         return
     rows = [*map(_row, recent), *(_benches() if runs_dir == RUNS_DIR else ())]
     if rows:
-        width = columns_of(sys.stdout)
-        typer.echo("\n".join(_table([row for _, row in sorted(rows, reverse=True)[:limit]], width)))
+        rows.sort(key=lambda row: (row[0], row[1]["run"]), reverse=True)
+        table = aligned([row for _, row in rows[:limit]], columns_of(sys.stdout), *_NARROWER)
+        typer.echo("\n".join(table))
     else:
         typer.echo(f"no runs in {runs_dir} yet; 'tfdist launch' starts one")
 
@@ -171,15 +173,11 @@ def _check(run: str | None, limit: int, prune: str | None, yes: bool) -> None:
         raise TfdistError(f"--limit {limit}: has no effect with --prune; omit it")
 
 
-def _table(rows: Sequence[tuple[str, ...]], width: int | None) -> list[str]:
-    """The rows, aligned; the reasons are shortened to `width` columns."""
-    head = ("run", "started", "state", "time", "hosts", "size", "what", "why")
-    lines = [plain(" ".join(line.split("\n"))) for line in aligned([head, *rows])]
-    return [line if width is None or len(line) <= width else line[: width - 1] + "…" for line in lines]
-
-
-_MOST_WHAT = 40
-"""Characters of a command."""
+_COLUMNS = ("run", "started", "state", "time", "hosts", "size", "what", "why")
+_NARROWER = ("run", "started", "state", "time", "what", "why"), ("run", "state", "time", "size", "what", "why")
+"""The columns for narrower terminals. Most names of runs have the time of the start, too."""
+_MOST_WHAT = 1000
+"""Characters of a command. Two runs may differ in its last word only."""
 
 
 _PATIENCE_S = 1.0
@@ -211,15 +209,16 @@ class _Entry:
         return {**self.run.to_json(), "what": self.what, "bytes": self.size}
 
 
-def _row(run: Run) -> tuple[float, tuple[str, ...]]:
+def _row(run: Run) -> tuple[float, Row]:
     """The start, seconds since 1970, and the texts."""
     entry = _Entry.of(run)
     run, time_s = entry.run, "" if run.wall_s is None else duration(run.wall_s)
     texts = (str(run.state), time_s, str(entry.hosts or ""), _decimal(entry.size), entry.what)
-    return run.started, (run.name, _started(run.started), *texts, " ".join(run.reason.split()))
+    every = run.name, _started(run.started), *texts, " ".join(run.reason.split())
+    return run.started, dict(zip(_COLUMNS, every, strict=True))
 
 
-def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
+def _benches() -> Iterator[tuple[float, Row]]:
     """Start and row, like that of `_row`, of each bench in this folder; they have no launcher that could be asked."""
     for file in Path("bench_results").glob("*/bench.json"):
         started = 0.0
@@ -228,7 +227,8 @@ def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
             texts = _bench_texts(file.parent, file.stat().st_mtime)
         except Exception as error:  # whatever is in one folder, the others are listed
             texts = ("", "", "", "", " ".join(f"cannot be read: {reason_of(error)}"[:200].split()))
-        yield started, (safe_text(str(file.parent)), _started(started), "bench", *texts)
+        every = safe_text(str(file.parent)), _started(started), "bench", *texts
+        yield started, dict(zip(_COLUMNS, every, strict=True))
 
 
 def _bench_texts(root: Path, started: float) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """`tfdist strategies`."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,10 +10,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Column, Table
 
 from tfdist.cli.options import Json
 from tfdist.cli.run_argument import argument
+from tfdist.cli.show.rows import PlainConsole, aligned
 from tfdist.jobs.options import KEYS, Bytes, Option, Seconds
 from tfdist.launch.agent_program.description import TRAINING_PACKAGES, package_versions
 from tfdist.launch.errors import TfdistError
@@ -98,11 +99,20 @@ def _show(machine: Machine) -> None:
     for strategy in CATALOG.values():
         console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
         facts = [strategy.summary, f"needs {strategy.needs}; here: {availability(strategy)}"]
-        facts += [f"options: {', '.join(map(option_name, strategy.options))}"] if strategy.options else []
+        plain, keys = _options(strategy)
+        facts += [f"options: {', '.join(plain)}"] if plain else []
+        facts += [f"keys of --set: {', '.join(keys)}"] if keys else []
         console.print(Padding("\n".join(facts), (0, 0, 1, 4)), markup=False)
-    show_keras(console)
+    show_keras(PlainConsole(sys.stdout))
     gpus = f"{len(machine.gpus)} GPUs" if machine.gpus else "no GPU, so no NCCL"
     console.print(f"\nThis machine: {len(machine.cores)} cores, {gpus}.")
+
+
+def _options(strategy: Strategy) -> tuple[list[str], list[str]]:
+    """The options that only some strategies have, and the keys of --set."""
+    names = [option_name(name) for name in strategy.options]
+    keys = [name.removeprefix("--set ") for name in names if name.startswith("--set ")]
+    return [name for name in names if not name.startswith("--set ")], keys
 
 
 def keys_of(strategy: Strategy) -> list[Option]:
@@ -126,7 +136,7 @@ def _show_one(strategy: Strategy) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{strategy.name}[/bold] ({strategy.exchange}, {strategy.tf_name})")
     console.print(f"{strategy.summary}; needs {strategy.needs}", markup=False)
-    plain = [option_name(name) for name in strategy.options if not option_name(name).startswith("--set ")]
+    plain, _ = _options(strategy)
     console.print(f"\nOptions: {', '.join(plain) or 'none of its own'}\n\nKeys of --set KEY=VALUE:", markup=False)
     for row in map(_key_row, keys_of(strategy)):
         default = f", by default {row['default']}" if row["default"] else ""
@@ -134,17 +144,17 @@ def _show_one(strategy: Strategy) -> None:
         console.print(Padding(row["help"], (0, 0, 0, 4)), markup=False)
 
 
-def show_keras(console: Console) -> None:
+def show_keras(console: PlainConsole) -> None:
     """Print which Keras works with which strategy, then why the others do not."""
     cells = {name: _keras_cells(name) for name in CATALOG}
-    headings = (f"Keras {keras_api}" for keras_api in cells[StrategyName.ONE_DEVICE])
-    table = Table(Column("", no_wrap=True), *headings, box=None, pad_edge=False)
-    for name, refusals in cells.items():
-        table.add_row(name, *("no" if refusal else "yes" for refusal in refusals.values()))
-    console.print(table)
+    rows = [
+        {"": str(name), **{f"Keras {keras}": "no" if why else "yes" for keras, why in refusals.items()}}
+        for name, refusals in cells.items()
+    ]
+    console.print_lines(aligned(rows, console.columns))
     versions = package_versions()
     here = ", ".join(f"{name} {versions[name]}" for name in (*TRAINING_PACKAGES, "keras") if name in versions)
-    console.print(f"\nRun with {KERAS_RUNS}. Installed here: {here or 'none of them'}.\n", markup=False)
+    console.print(f"\nRun with {KERAS_RUNS}. Installed here: {here or 'none of them'}.\n")
     for name, refusals in cells.items():
         for reason in dict.fromkeys(refusal.reason for refusal in refusals.values() if refusal):
-            console.print(f"{name}: {reason}", markup=False)
+            console.print(f"{name}: {reason}")

@@ -21,6 +21,7 @@ from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan
 from tfdist.cli.show.bench import refusals
 from tfdist.cli.show.output import finish
+from tfdist.cli.show.rows import echo_wrapped
 from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import TIMING, WHAT
@@ -76,7 +77,7 @@ def _announce(session: Session, default: str, candidates: Sequence[str], stream:
     lines += [f"about {duration(search_s(session))}; results in {session.root}"]
     lines += [*session.notes, *refusals(session.arms.refused)]
     lines += [f"warning: {warning}" for warning in session.arms.warnings]
-    typer.echo("\n".join(lines), file=stream)
+    echo_wrapped(lines, stream)
 
 
 def _texts(tuning: Tuning, session: Session, command: str) -> list[str]:

@@ -8,11 +8,15 @@ import typer
 
 from tfdist.bench.ceiling import exchange_of, network_limit
 from tfdist.bench.session import Session
+from tfdist.cli.show.rows import echo_wrapped
 from tfdist.launch.doctor.preflight import Links, slowest
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, duration, shortened
 from tfdist.models.spec import TrainingSpec
+
+PLAN_INDENT = len("  1. ")
+"""Blanks before what follows the first line of a turn."""
 
 
 def announce(session: Session, stream: TextIO) -> None:
@@ -31,7 +35,7 @@ def announce(session: Session, stream: TextIO) -> None:
     lines += [f"{counted(turns - again, 'turn')}{rest} in {starts} of the processes{time}; results in {session.root}"]
     lines += [*session.notes, *refusals(session.arms.refused)]
     lines += [f"warning: {warning}" for warning in session.warnings]
-    typer.echo("\n".join(lines), file=stream)
+    echo_wrapped(lines, stream)
 
 
 def refusals(refused: Mapping[str, str]) -> Iterator[str]:
@@ -68,8 +72,11 @@ def show_plan(session: Session, json: bool) -> None:
         typer.echo(dumps({"format": 2, **summary, "suite": session.bench.suite.to_json(), "plan": plan}))
         return
     announce(session, sys.stdout)
-    for position, (number, run) in enumerate(runs, start=1):
-        typer.echo(f"{position:3d}. start {number}, round {run.round}  {run.arm}  ({_work(session, run.arm)})")
+    lines = [
+        f"{position:3d}. start {number}, round {run.round}  {run.arm}  ({_work(session, run.arm)})"
+        for position, (number, run) in enumerate(runs, start=1)
+    ]
+    echo_wrapped(lines, sys.stdout, PLAN_INDENT)
 
 
 def _work(session: Session, arm: str) -> str:

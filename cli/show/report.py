@@ -24,7 +24,13 @@ def show(report: Report, stream: TextIO) -> None:
         values = values_of(row, report.scaling)
         rows.append({**{column.title: column.text(values) for column in columns}, "status": row.status})
     narrow, narrowest = ([each.title for each in columns_for(report.rows, names)] for names in (NARROW, NARROWEST))
-    show_rows(console, rows, [*narrow, "status"], [*narrowest, "status"], lambda row: row["status"] in (REFUTED, WRONG))
+    show_rows(
+        console,
+        rows,
+        [*narrow, "status"],
+        [*narrowest, "status"],
+        red=lambda row: row["status"] in (REFUTED, WRONG),
+    )
     for section in report.sections:
         if section.key in ANSWERED:
             console.print("\n".join(("", f"{section.title}:", *section.answer)))

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from textwrap import shorten
 from typing import TextIO
 
 from tfdist.jobs.host_selection import HostSelection
@@ -64,13 +65,18 @@ class Steps:
     def _print(self) -> None:
         line, self._printed_at = f"{self._step} ...", time.monotonic()
         if self._out.isatty():
-            self._write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
+            self._write(f"\r\x1b[K{_cut(line, shutil.get_terminal_size().columns - 1)}")
         else:
             self._write(f"{line}\n")
 
     def _write(self, text: str) -> None:
         self._out.write(text)
         self._out.flush()
+
+
+def _cut(line: str, width: int) -> str:
+    """As many whole words as fit in a line."""
+    return line if len(line) <= width else shorten(line, width, placeholder=" ...", break_on_hyphens=False)
 
 
 @contextmanager

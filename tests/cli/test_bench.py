@@ -14,6 +14,7 @@ import pytest
 from tests.bench.conftest import save_record
 from tests.bench.dashboards import load_bencher, load_github
 from tests.bench.fake_arms import FakeArms
+from tests.cli.screens import ARMS, HOSTS, broken
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import ScalingSweep
 from tfdist.bench.progress import Progress
@@ -130,6 +131,20 @@ def test_dry_run_shows_the_plan_and_writes_nothing(tmp_path: Path, capsys: pytes
     assert lines[2].startswith("refused: nccl: ")
     assert sum("start 2, round 2 " in line for line in lines) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_gets_whole_names_in_the_plan(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = [arm for arm in ARMS if len(arm) < width - len("     ")]
+    tables = [f"[[arms]]\nname = {arm!r}\nstrategy = 'one-device'\n" for arm in arms]
+    refused = f"[[arms]]\nname = 'mirrored/{HOSTS[0]}'\nstrategy = 'mirrored'\ncross_device = 'nccl'\n"
+    (tmp_path / "long.toml").write_text("rounds = 1\n" + "".join(tables) + refused)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(["bench", "--suite", "long.toml", "--dry-run"]) == 0
+    assert broken([*arms, f"mirrored/{HOSTS[0]}"], capsys.readouterr().out, width) == []
 
 
 def test_dry_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:

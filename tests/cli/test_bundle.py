@@ -103,6 +103,20 @@ def test_a_terminal_is_asked_after_the_list(answer, number, monkeypatch, capsys)
     assert ("nothing was written" in out) == (not number)
 
 
+def test_a_terminal_gets_whole_names_of_files(monkeypatch, capsys):
+    name = "attempt-0/parameter-server-0/stdout-of-the-task-that-failed.log"
+    log = keep() / name
+    log.parent.mkdir(parents=True)
+    log.write_text("lost")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert run(["doctor", "--bundle", "last"]) == 0
+    listed = capsys.readouterr().out.partition("write these")[0].splitlines()
+    assert listed[0].split() == ["file", "size"]
+    assert (name in listed) or not print(listed)
+
+
 def test_an_interrupt_at_the_question_writes_nothing(monkeypatch, capsys):
     class Interrupted(Terminal):
         def readline(self, *_):

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.bench.collectives.lines import line, sweep
+from tests.cli.screens import ARMS, HOSTS, Screen, broken
 from tfdist.bench.collectives.results import SweepFolder
 from tfdist.cli.collectives import show
 from tfdist.cli.command import run
@@ -136,6 +137,17 @@ def test_a_report_is_written_again_from_the_lines_alone(measured, capsys):
     assert "- **disturbed-turn**: ring, round 2: 2.00 times as long as its other rounds" in report
     assert "- **few-starts**: Only 1 start of each arm" in report
     assert "Noise (A/A): ring takes 0.10 times" in report
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_gets_whole_names_and_figures(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    arms = [arm for arm in ARMS if len(arm) < width]
+    lines = [line(arm, 1 << 20, 0.01, number, wrong=1) for arm in arms for number in (1, 2, 3)]
+    screen = Screen()
+    show(sweep(*lines, not_measured={f"mirrored/{HOSTS[0]}": "it needs GPUs"}, same_arms=(tuple(arms[:2]),)), screen)
+    assert broken([*arms, f"mirrored/{HOSTS[0]}"], screen.getvalue(), width) == []
+    assert screen.getvalue().count("1048576") == len(arms)
 
 
 def test_a_report_as_json_has_exact_values(measured, capsys):

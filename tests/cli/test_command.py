@@ -66,15 +66,25 @@ def test_the_list_of_commands_imports_none_of_them():
     assert not imported & {f"tfdist.cli.{command.replace('-', '_')}" for command in COMMANDS}
 
 
-@pytest.mark.parametrize("columns", [80, 100, 120])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_truncates_nothing_and_explains_environment_variables(command, columns, monkeypatch, capsys):
+def help_of(command, columns, monkeypatch, capsys):
+    """What a terminal of this width shows, and the words in it but for the titles of panels."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert run([command, "-h"]) == 0
+    assert run([*command, "-h"]) == 0
     out = capsys.readouterr().out
-    assert "…" not in out
-    assert "--batch-size by TFDIST_BATCH_SIZE" in " ".join(out.split())
-    assert max(map(len, out.splitlines())) <= columns
+    lines = [line for line in out.splitlines() if not line.startswith("╭")]
+    return out, {word for line in lines for word in re.split(r"[\s│╰╯─,]+", line)} - {"*"}
+
+
+@pytest.mark.parametrize("command", [[], *([each] for each in COMMANDS), ["sbatch", "bench"]], ids=" ".join)
+def test_help_breaks_and_cuts_no_word(command, monkeypatch, capsys):
+    _, words = help_of(command, 400, monkeypatch, capsys)
+    assert {"--help", "-h"} <= words
+    for columns in (60, 80, 120):
+        out, shown = help_of(command, columns, monkeypatch, capsys)
+        assert words - shown == set()
+        assert "…" not in out
+        assert columns < 80 or max(map(len, out.splitlines())) <= columns  # an example is wider than 60
+        assert not command or "--batch-size by TFDIST_BATCH_SIZE" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

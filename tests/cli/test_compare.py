@@ -1,6 +1,5 @@
 """`tfdist compare` as it is typed."""
 
-import io
 import json
 import os
 import re
@@ -14,6 +13,7 @@ import pytest
 from tests.bench.compare.benches import save_bench
 from tests.bench.conftest import record, save_record
 from tests.bench.dashboards import load_bencher, load_github
+from tests.cli.screens import ARMS, Screen, broken
 from tfdist.bench.compare.folders import compare_folders
 from tfdist.cli.command import run
 from tfdist.cli.compare import show
@@ -95,16 +95,25 @@ def test_a_missing_folder_is_named(base: Path, capsys: Printed) -> None:
 
 @pytest.mark.parametrize("columns", ["40", "200"])
 def test_a_terminal_gets_a_table(base: Path, slow: Path, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     monkeypatch.setenv("COLUMNS", columns)
-    stream = Terminal()
+    stream = Screen()
     show(compare_folders(base, slow), 0.05, stream)
     text = plain(stream.getvalue())
     assert max(map(len, text.splitlines())) <= int(columns)
     assert ("images/s ratio" in text) == (columns == "200")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_gets_whole_names_of_arms(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    arms = [arm for arm in ARMS if len(arm) < width]
+    steps = {"one-device": 0.1, **dict.fromkeys(arms, 0.08)}
+    folders = [save_bench(tmp_path / name, seed=seed, arms=steps) for seed, name in enumerate(("base", "new"))]
+    stream = Screen()
+    show(compare_folders(*folders), None, stream)
+    table = stream.getvalue().partition("─\n")[2].partition("\n\n")[0]
+    assert broken(arms, table, width) == []
+    assert " ".join(table.split()).count("cannot tell") == 1 + len(arms)
 
 
 def test_out_gets_a_report(base: Path, slow: Path, tmp_path: Path, capsys: Printed) -> None:

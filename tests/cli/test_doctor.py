@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cli.screens import HOSTS, broken
 from tfdist.cli.command import run
 from tfdist.cli.doctor import merge_hosts, row_lines
 from tfdist.cli.show.steps import Steps
@@ -226,6 +227,15 @@ def test_every_terminal_width_shows_all_words(rows, width):
             assert len(line) <= max(width - 1, indent + 20)
     expected = [f"{row.verdict} {row.check} {row.host} {row.text} {row.fix and '-> ' + row.fix}" for row in rows]
     assert " ".join(lines).split() == " ".join(expected).split()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_gets_whole_names_of_hosts(width):
+    link = f"{HOSTS[0]} -> {HOSTS[1]}"
+    rows = [
+        CheckResult(check, link, Verdict.OK, f"94 Mbit/s; {HOSTS[0]} is slow") for check in ("reachability", "GPUs")
+    ]
+    assert broken([HOSTS[0], HOSTS[1], "reachability"], "\n".join(row_lines(rows, width)), width) == []
 
 
 @given(st.lists(ROWS, min_size=1))

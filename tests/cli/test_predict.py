@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench.predict.sweeps import RING, save_sweep, sweep
 from tests.bench.predict.test_prediction import BYTES, save_bench
+from tests.cli.screens import ARMS, broken
 from tfdist.cli.command import run
 from tfdist.launch.json_files import append_line
 
@@ -39,6 +40,21 @@ def test_points_answers_and_a_report(words: list[str], tmp_path: Path, capsys: P
     assert {"report.html", "report.md", "prediction.csv", "prediction-images-per-s.png"} <= {
         p.name for p in out.iterdir()
     }
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_gets_whole_names_of_arms(
+    words: list[str], width: int, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    arm = [arm for arm in ARMS if len(arm) < width][-1]
+    records = Path(words[1]) / "records.jsonl"
+    records.write_text(records.read_text().replace("multiworker/ring", arm))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run([*words, "--devices", "1,2,4"]) == 0
+    table, _, answer = capsys.readouterr().out.partition("─\n")[2].partition("\n\n")
+    assert broken([arm], table, width) == broken([arm], answer, width) == []
+    assert table.count(arm) == 3
 
 
 def test_a_record_that_cannot_be_read_is_named(words: list[str], capsys: Printed) -> None:

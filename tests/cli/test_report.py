@@ -11,7 +11,9 @@ from shutil import copytree
 
 import pytest
 
+from tests.bench.compare.benches import save_bench
 from tests.bench.conftest import save_record
+from tests.cli.screens import ARMS, Screen, broken
 from tfdist.bench.report.build import make_report
 from tfdist.cli.command import run
 from tfdist.cli.result_folders import list_skipped
@@ -148,11 +150,6 @@ def test_folders_without_records_are_skipped(bench: Path, tmp_path: Path, capsys
     assert run(["report", str(tmp_path / "typo"), str(bench)]) == 2
 
 
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize("columns", [35, 40, 59, 60, 80])
 def test_words_stay_whole_in_a_narrow_terminal(bench: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -163,8 +160,19 @@ def test_words_stay_whole_in_a_narrow_terminal(bench: Path, columns: int, monkey
     table = printed.split("\n\n")[1]
     for word in ("one-device", "images/s", "320.0", "status"):
         assert word in table
-    assert ("speed-up" in table) == (columns >= 60)
+    assert ("speed-up" in table) == (columns >= 59)
     assert max(map(len, printed.splitlines())) <= columns
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_gets_whole_names_of_arms(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    arms = [arm for arm in ARMS if len(arm) < width]
+    root = save_bench(tmp_path / "bench", arms={"one-device": 0.1, **dict.fromkeys(arms, 0.08)})
+    screen = Screen()
+    show(make_report([root]), screen)
+    table = screen.getvalue().partition("─\n")[2].partition("\n\n")[0]
+    assert broken(arms, table, width) == []
 
 
 def test_figures_of_a_program_of_ones_own_are_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

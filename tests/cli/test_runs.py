@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.screens import ARMS, HOSTS, broken
 from tests.users import OTHER, needs_root
 from tfdist.bench.folder import BenchFile, BenchPaths
 from tfdist.bench.plan import interleave
@@ -146,14 +147,45 @@ def test_options_of_the_list_are_refused_for_one_run(options, capsys):
     assert "have no effect with it" in capsys.readouterr().err
 
 
-def test_reasons_are_shortened_to_the_terminal(capsys, monkeypatch):
-    keep("20260101T120000Z-a", outcome=outcome("failed", "x" * 300 + "\nsecond line"))
+LONG = ("20260101T120000Z-parameter-server-on-four-hosts", "20260101T120000Z-parameter-server-on-five-hosts")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_terminal_gets_whole_names_and_commands(width, capsys, monkeypatch):
+    reason = f"{HOSTS[0]} is lost: no answer for 60 s; {HOSTS[1]} was stopped after it"
+    programs = [["python", "/home/someone/experiments/train.py", "--learning-rate", rate] for rate in ("0.1", "0.2")]
+    for name, program in zip(LONG, programs, strict=True):
+        saved = SavedSpec(StrategyChoice(), tuple(program)).to_json()
+        keep(name, outcome=outcome("failed", reason), spec=saved)
+    keep_bench("bench_results/20261124T124638Z-cpu-explain", "tfdist bench --suite cpu --arm " + " --arm ".join(ARMS))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", str(width))
     assert run(["runs"]) == 0
     out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) == 80
-    assert out.count("\n") == 2
+    names = [
+        *LONG,
+        "bench_results/20261124T124638Z-cpu-explain",
+        *HOSTS,
+        "/home/someone/experiments/train.py",
+        "0.1",
+        "0.2",
+    ]
+    assert broken([*names, *(arm for arm in ARMS if len(arm) < width)], out, width) == []
+    assert reason.split() == out.split()[out.split().index(HOSTS[0]) :][: len(reason.split())]
+    assert "…" not in out
+
+
+def test_a_file_gets_a_line_for_each_run_with_its_whole_command(capsys):
+    program = ("python", "train.py", "--comment", "x" * 300)
+    keep(
+        LONG[0],
+        outcome=outcome("failed", "first line\nsecond line"),
+        spec=SavedSpec(StrategyChoice(), program).to_json(),
+    )
+    assert run(["runs"]) == 0
+    _, row = capsys.readouterr().out.splitlines()
+    assert f"one-device {' '.join(program)}" in row
+    assert row.endswith("first line second line")
 
 
 def test_files_that_a_job_removes_meanwhile_are_not_counted(capsys, monkeypatch):
@@ -182,6 +214,19 @@ def _old_runs():
     for folder in ("20260101T120000Z-a", "20260102T120000Z-b"):
         for path in (*Path("runs", folder).rglob("*"), Path("runs", folder)):
             os.utime(path, (1767355200, 1767355200))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_gets_whole_names_of_old_runs(width, capsys, monkeypatch):
+    for name in LONG:
+        keep(name, outcome=outcome("ok"))
+        for path in (*Path("runs", name).rglob("*"), Path("runs", name)):
+            os.utime(path, (1767355200, 1767355200))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", Answer("n\n"))
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["runs", "--prune", "30d"]) == 0
+    assert broken(LONG, capsys.readouterr().out, width) == []
 
 
 @pytest.mark.usefixtures("_old_runs")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.compare.benches import save_bench
+from tests.cli.screens import ARMS, broken
 from tfdist.cli.command import run
 from tfdist.launch.json_files import append_line
 
@@ -40,6 +41,21 @@ def test_json_has_every_point(results: list[str], capsys: pytest.CaptureFixture[
     assert [bench["name"] for bench in content["benches"]] == ["a", "b"]
     assert len(content["points"]) == 6
     assert {point["since_last_verdict"] for point in content["points"]} == {None, "cannot tell", "slower"}
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_gets_whole_names_of_arms(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    arms = [arm for arm in ARMS if len(arm) < width]
+    steps = {"one-device": 0.1, **dict.fromkeys(arms, 0.08)}
+    folders = [save_bench(tmp_path / name, seed=day, day=day, arms=steps) for day, name in enumerate("abc", 1)]
+    assert run(["compare", *map(str, folders)]) == 0
+    table = capsys.readouterr().out.partition("─\n")[2].partition("\n\n")[0]
+    assert broken(arms, table, width) == []
+    assert all(table.count(arm) >= 3 for arm in arms)
 
 
 def test_nothing_to_show_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,11 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.cli.screens import broken
 from tfdist.cli.command import run
 from tfdist.cli.strategies import keys_of
 from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import option_name
 
 
 def test_every_strategy_is_listed_with_its_options_and_keras_cells(capsys):
@@ -27,6 +29,17 @@ def test_the_text_has_a_table_of_keras_support_and_this_machine(capsys):
         out.split()
     )
     assert "cores" in out
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_terminal_gets_whole_names_of_strategies_options_and_keys(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(["strategies"]) == 0
+    strategies, _, keras = capsys.readouterr().out.partition("fit\n")
+    options = [option_name(name).removeprefix("--set ") for row in CATALOG.values() for name in row.options]
+    assert broken([*CATALOG, *(row.tf_name.split()[-1] for row in CATALOG.values()), *options], strategies, width) == []
+    assert [line.split()[0] for line in keras.partition("\n\n")[0].splitlines()] == [*CATALOG]
 
 
 @pytest.mark.parametrize("name", CATALOG)

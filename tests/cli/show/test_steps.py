@@ -35,6 +35,13 @@ def test_connecting_shows_how_many_hosts_are_ready(visible):
     ]
 
 
+def test_a_narrow_terminal_gets_whole_names_of_hosts(visible, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = Terminal()
+    connecting([Host(f"gpu-node-012{number}.cluster.example.com") for number in range(4)], visible(out))
+    assert out.getvalue() == "\r\x1b[Kconnecting to gpu-node-0120.cluster.example.com, ..."
+
+
 def test_updates_print_few_lines_where_they_are_not_overwritten(monkeypatch, visible):
     out, now = StringIO(), [0.0]
     monkeypatch.setattr(steps, "time", SimpleNamespace(monotonic=lambda: now[0]))

@@ -111,6 +111,19 @@ def test_a_narrow_terminal_keeps_tasks_and_steps_and_the_time_left_of_the_job():
     ]
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_long_names_of_hosts_are_whole_or_not_there(width):
+    state = training()
+    for number, task in enumerate(state.tasks.values()):
+        task.host = f"gpu-node-012{number}.cluster.example.com"
+    header, *rows, _ = drawn(state, width, hosts=True)
+    assert ("host" in header) == (width == 120)
+    for number, row in enumerate(rows):
+        assert row.startswith(f"worker-{number} ")
+        assert (f" gpu-node-012{number}.cluster.example.com " in row) == (width == 120)
+        assert "…" not in row
+
+
 @pytest.mark.parametrize("width", [1, 5, 10, 20, 40, 60, 80, 200])
 def test_nothing_is_wider_than_the_terminal_and_nothing_wraps(width):
     state = replayed(training(), event("worker-1", "phase", phase="evaluating [b]x[/b] :smile:"), exited("worker-0", 1))
