@@ -22,7 +22,7 @@ LEAST_STEPS = 20
 CAUSED, WAITS = 0.8, 0.15
 """A worker is named if of all time that workers wait, this share is for it, and if that is this share of their time.
 It need not be the last one in each step: one that is throttled computes some as fast as the others. The cores of one
-virtual machine differed by 10 to 11 % for minutes, without a cause that shows (`lab/slow_workers.py`)."""
+virtual machine differed by 10 to 11 % for minutes, without a cause that shows (`lab/faults/slow_workers.py`)."""
 OFTEN = 2 / 3
 """And if it is the main cause in this share of the stretches: not for one long pause."""
 KEPT = 0.75

@@ -122,8 +122,7 @@ def folder(tmp_path_factory):
     ):
         shutil.copytree(folder / "before", folder / name)
     shutil.copytree(ROOT / "bench_results" / "20261124T102831Z-cpu", folder / "bench_results" / "20260101T120000Z-cpu")
-    (knobs,) = (ROOT / "bench_results").glob("*-knobs")
-    shutil.copytree(knobs, folder / "bench_results" / "20260101T120000Z-knobs")
+    shutil.copytree(ROOT / "bench_results" / "classic", folder / "bench_results" / "20260101T120000Z-knobs")
     shutil.copytree(ROOT / "bench_results" / "prediction" / "fitted", folder / "two-hosts")
     shutil.copy(ROOT / "bench" / "suites" / "knobs.toml", folder / "candidates.toml")
     shutil.copy(ROOT / "bench" / "suites" / "smoke.toml", folder / "my.toml")
