@@ -105,7 +105,10 @@ def near_cores(bus_id: str) -> list[int]:
 def core_list(text: str) -> list[int]:
     """The numbers in a list of the kernel: `0-2,8` is 0, 1, 2, 8."""
     ranges = [part.partition("-") for part in text.strip().split(",") if part]
-    return [core for first, _, last in ranges for core in range(int(first), int(last or first) + 1)]
+    cores: list[int] = []
+    for first, _, last in ranges:
+        cores += range(int(first), int(last or first) + 1)
+    return cores
 
 
 def gpu_topology(tool: str) -> list[str]:
@@ -129,7 +132,9 @@ def describe_gpus() -> dict[str, Any]:
     its NUMA node, `gpu_faults` says what is broken, `gpu_topology` is the matrix of nvidia-smi for several GPUs, and
     `cuda_missing` the CUDA libraries that TensorFlow will not find.
     """
-    visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), device_files(), find_program("nvidia-smi")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    files = device_files()
+    tool = find_program("nvidia-smi")
     hides_all = visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible)
     gpus = list_gpus(output_of([tool, "-L"])) if tool is not None and files and not hides_all else []
     shown = visible_gpus(gpus, visible)

@@ -21,7 +21,8 @@ def killed_from_outside(code: int) -> bool:
 
 def describe_ending(exit: Exited, place: str) -> str:
     """`exited with code 3 on h2`, or `was killed by SIGTERM on h2 (not by tfdist)`; `place` is ` on h2` or empty."""
-    code, number = exit.code, signal_number(exit.code)
+    code = exit.code
+    number = signal_number(exit.code)
     if number is None:
         return f"exited with code {code}{place}" + (" (restart requested)" if code == ExitCode.PREEMPTED else "")
     killed = f"was killed by {signal_name(number)}{place}"

@@ -165,7 +165,9 @@ class WorkerSteps:
             self._note_updates(event)
 
     def _note_times(self, task: str, event: Mapping[str, Any]) -> None:
-        step, every, step_ms = event.get("step"), event.get("every"), _number(event.get("step_ms"))
+        step = event.get("step")
+        every = event.get("every")
+        step_ms = _number(event.get("step_ms"))
         waited, own = _numbers(event.get("input_ms")), _numbers(event.get("own_ms"))
         if type(step) is not int or type(every) is not int or every < 1 or step < 0 or not step_ms:
             return
@@ -245,7 +247,8 @@ class WorkerSteps:
         if total.updates:
             return self._fewest(total, named)
         task = max(total.caused_ms, key=lambda task: total.caused_ms[task], default="")
-        others, kept = [other for other in self.tasks if other != task], KEPT if task == named else 1.0
+        others = [other for other in self.tasks if other != task]
+        kept = KEPT if task == named else 1.0
         if total.share(task) < CAUSED * kept or total.waits_for(task) < WAITS * kept:
             return None
         if sum(stretch.share(task) >= 0.5 for stretch in self._stretches) < OFTEN * kept * len(self._stretches):
@@ -311,7 +314,8 @@ def evidence(rates: Mapping[str, Rates], task: str) -> list[tuple[str, str]]:
 
     A figure must be `least`, and twice that of the others.
     """
-    own, others = rates.get(task, {}), [values for name, values in rates.items() if name != task]
+    own = rates.get(task, {})
+    others = [values for name, values in rates.items() if name != task]
 
     def usual(name: str) -> float:
         return median(values.get(name, 0.0) for values in others) if others else 0.0
@@ -319,7 +323,8 @@ def evidence(rates: Mapping[str, Rates], task: str) -> list[tuple[str, str]]:
     def stands_out(name: str, least: float) -> bool:
         return own.get(name, 0.0) >= max(least, 2 * usual(name))
 
-    found, cores = [], max(1.0, own.get("cores", 1.0))
+    found = []
+    cores = max(1.0, own.get("cores", 1.0))
     if stands_out("throttled_s", 0.05):
         found.append(("throttled", f"its cgroup is throttled {min(1.0, own['throttled_s']):.0%} of the time"))
     if stands_out("steal_s", 0.05 * cores):

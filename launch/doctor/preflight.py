@@ -136,7 +136,9 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
     Raises:
         TfdistError: the folder cannot be written, or is another one on some host.
     """
-    hosts, path, token = job.checkpoint_hosts, job.checkpoint_dir, new_token()
+    hosts = job.checkpoint_hosts
+    path = job.checkpoint_dir
+    token = new_token()
     if not hosts:
         return
 
@@ -147,7 +149,8 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
         failed = []
         for host, answer in answers.items():
             if isinstance(answer, messages.FolderChecked) and answer.reason:
-                what, fix = f"the checkpoint folder {path} {answer.reason}", "choose another one with --checkpoint-dir"
+                what = f"the checkpoint folder {path} {answer.reason}"
+                fix = "choose another one with --checkpoint-dir"
                 if answer.reason.startswith(system.UNSAFE):
                     fix = f"or {fix}"
                 if answer.reason == system.NOT_SHARED:

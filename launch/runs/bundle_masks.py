@@ -244,7 +244,8 @@ def _planned(task: Any) -> HostNames:
         found.append(task["host"])
         config = parse_json(task["env"]["TF_CONFIG"])
         address = config["cluster"][config["task"]["type"]][config["task"]["index"]].rpartition(":")[0]
-        found += [] if _STAYS.fullmatch(address) else [address]
+        if not _STAYS.fullmatch(address):
+            found.append(address)
     return HostNames(_texts(found))
 
 
@@ -265,7 +266,8 @@ class Redactor:
     def __init__(self, hosts: Iterable[HostNames], environ: Mapping[str, str]) -> None:
         self._hosts = Hosts([HostNames(frozenset({"localhost", socket.gethostname()})), *hosts])
         values = [value for name, value in environ.items() if redact_value(name, value) == REDACTED]
-        texts = {text for value in values for line in value.splitlines() for text in _forms(line)}
+        lines = [line for value in values for line in value.splitlines()]
+        texts = {text for line in lines for text in _forms(line)}
         texts |= {json.dumps(value)[1:-1] for value in values}
         secrets = sorted((text for text in texts if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
         self._secrets = re.compile("|".join(map(re.escape, secrets))) if secrets else None
@@ -273,7 +275,8 @@ class Redactor:
         with suppress(KeyError, OSError, RuntimeError):  # a user without a name or a home
             home, user = map(re.escape, (str(Path.home()), getpass.getuser()))
             masks = [(rf"{home}(?![\w.-])", "~")] if len(home) > 1 else []
-            masks += [(rf"(?<=[/\"'=]){user}(?![\w.-])|(?<![\w.-]){user}(?=[/@])", "USER")] if user != "root" else []
+            if user != "root":
+                masks.append((rf"(?<=[/\"'=]){user}(?![\w.-])|(?<![\w.-]){user}(?=[/@])", "USER"))
             self._user = [(re.compile(pattern), mask) for pattern, mask in masks]
 
     def text(self, text: str) -> str:
@@ -420,7 +423,8 @@ def _closing(line: str, start: int) -> int:
     end = start
     while opening := _OPENING.match(line, end):
         mark = opening[0]
-        quote, slashes = mark.lstrip("\\"), len(mark) - len(mark.lstrip("\\"))
+        quote = mark.lstrip("\\")
+        slashes = len(mark) - len(mark.lstrip("\\"))
         pattern = _closing_mark(slashes, quote)
         found = (pattern.search if slashes or len(quote) > 1 else pattern.match)(line, opening.end())
         if found is None:

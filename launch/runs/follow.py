@@ -175,7 +175,8 @@ def wait_for_end(
 
 def wait_for_launcher(run_dir: RunDir) -> None:
     """Wait until the launcher of a run that has ended has exited, but at most `LAUNCHER_S`."""
-    launcher, until = read_launcher(run_dir), time.monotonic() + LAUNCHER_S
+    launcher = read_launcher(run_dir)
+    until = time.monotonic() + LAUNCHER_S
     while launcher is not None and launcher.local and launcher.alive and time.monotonic() < until:
         time.sleep(0.02)
 
