@@ -148,7 +148,8 @@ def _anchor(
         if why := why_not(*shared[wanted], same_work):
             raise TfdistError(f"--baseline {wanted}: it cannot be compared itself ({why}); choose another arm")
         return wanted
-    found, moved = find_anchor(base, new, same_work), machine_differences(base, new)
+    found = find_anchor(base, new, same_work)
+    moved = machine_differences(base, new)
     if found is None and moved:
         raise TfdistError(
             f"{' and '.join(labels)} are of different machines ({'; '.join(moved)}), and have no one-device arm of the "

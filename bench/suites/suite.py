@@ -219,8 +219,11 @@ def _field(key: str) -> str:
 
 def _with_incarnations(suite: Suite, chosen: bool) -> Suite:
     """The suite with an incarnation for each isolated turn; else, unless `chosen`, with no more of them than rounds."""
-    number = suite.rounds if suite.isolated else suite.incarnations if chosen else min(suite.incarnations, suite.rounds)
-    return replace(suite, incarnations=number)
+    if suite.isolated:
+        return replace(suite, incarnations=suite.rounds)
+    if chosen:
+        return suite
+    return replace(suite, incarnations=min(suite.incarnations, suite.rounds))
 
 
 def _check_scaling_and_accuracy(suite: Suite, source: str) -> None:
