@@ -175,7 +175,9 @@ def _table(rows: Sequence[tuple[str, ...]], width: int | None) -> list[str]:
     """The rows, aligned; the reasons are shortened to `width` columns."""
     head = ("run", "started", "state", "time", "hosts", "size", "what", "why")
     lines = [plain(" ".join(line.split("\n"))) for line in aligned([head, *rows])]
-    return [line if width is None or len(line) <= width else line[: width - 1] + "…" for line in lines]
+    if width is None:
+        return lines
+    return [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
 
 
 _MOST_WHAT = 40
@@ -214,7 +216,8 @@ class _Entry:
 def _row(run: Run) -> tuple[float, tuple[str, ...]]:
     """The start, seconds since 1970, and the texts."""
     entry = _Entry.of(run)
-    run, time_s = entry.run, "" if run.wall_s is None else duration(run.wall_s)
+    time_s = "" if run.wall_s is None else duration(run.wall_s)
+    run = entry.run
     texts = (str(run.state), time_s, str(entry.hosts or ""), _decimal(entry.size), entry.what)
     return run.started, (run.name, _started(run.started), *texts, " ".join(run.reason.split()))
 
@@ -233,7 +236,8 @@ def _benches() -> Iterator[tuple[float, tuple[str, ...]]]:
 
 def _bench_texts(root: Path, started: float) -> tuple[str, ...]:
     """Time, hosts, size, command and turns of a bench."""
-    bench, paths = read_bench(root), BenchPaths(root)
+    bench = read_bench(root)
+    paths = BenchPaths(root)
     if bench is None:
         raise TfdistError(f"{paths.bench.name} is missing")
     until = time.monotonic() + _PATIENCE_S
@@ -293,7 +297,8 @@ def _what(run: Run) -> str:
 
 def _size(folder: Path) -> int | None:
     """Bytes of all files; None if they are too many to count. A running job may remove some meanwhile."""
-    size, until = 0, time.monotonic() + _PATIENCE_S
+    size = 0
+    until = time.monotonic() + _PATIENCE_S
     for parent, _, names in os.walk(folder):
         for name in names:
             if time.monotonic() > until:
