@@ -68,7 +68,8 @@ def simulate(pair: Pair, draw: np.random.Generator) -> tuple[Array, Array]:
     The machine drifts on between them. Arms react to drift differently, but the same in both benches.
     """
     bench = pair.bench
-    shape, turns = (bench.arms, bench.rounds), bench.arms * bench.rounds
+    shape = (bench.arms, bench.rounds)
+    turns = bench.arms * bench.rounds
     reaction = draw.uniform(0.5, 1.5, (bench.arms, 1))
     spread = np.resize([0.5, 1.0, 2.0] if bench.unequal else [1.0], bench.arms)[draw.permutation(bench.arms)]
     walk = np.cumsum(draw.standard_normal(3 * turns)) * DRIFT_SD / math.sqrt(turns)

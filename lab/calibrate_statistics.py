@@ -116,7 +116,8 @@ def positions(arms: int, pairs: bool, draw: np.random.Generator) -> Array:
     if not pairs:
         return draw.permutation(arms)
     half = arms // 2
-    first, swapped = 2 * draw.permutation(half), draw.integers(0, 2, half)
+    first = 2 * draw.permutation(half)
+    swapped = draw.integers(0, 2, half)
     return np.concatenate([first + swapped, first + 1 - swapped])
 
 

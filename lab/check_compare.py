@@ -111,7 +111,8 @@ def report(folder: Path, out: Path) -> Path:
     facts = environment_of([record for each in folders for record in each.records])
     warnings = [warning for each in folders for warning in turn_warnings(summarize([each]))]
     commands = ["python -m lab.check_compare"]
-    title, sections = "Does compare find what changed?", (same, burned)
+    title = "Does compare find what changed?"
+    sections = (same, burned)
     page = write_page(Page(title, headline, sections, facts, tuple(warnings), tuple(commands)), out)
     for name in names:
         shutil.rmtree(out / name, ignore_errors=True)

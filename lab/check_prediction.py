@@ -135,7 +135,8 @@ def run(launcher: Launcher, command: str, *arguments: str) -> None:
 
 def compare(folder: Path) -> tuple[list[Compared], Prediction]:
     """Predicted with the arms over two, or two and three, hosts at 1 Gbit/s alone, and measured."""
-    found, last = [], None
+    found = []
+    last = None
     for fitted, (mbit, name) in product(FITS, ((FITTED, "fitted"), (SLOW, "slow"))):
         rows = {row.arm: row for row in summarize([read_folder(folder / name, "")])}
         measured = [rows[f"multiworker/{number}"] for number in HOSTS]
@@ -149,7 +150,8 @@ def compare(folder: Path) -> tuple[list[Compared], Prediction]:
 
 
 def _compared(fitted: tuple[int, ...], mbit: int, curve: ScalingCurve, index: int, row: ArmRow) -> Compared:
-    point, limits = curve.points[index], curve.points[index].interval
+    point = curve.points[index]
+    limits = point.interval
     if row.images_per_s is None:
         raise SystemExit(f"{row.arm} at {mbit} Mbit/s was not measured: {row.reason}")
     low, high = (row.spread.low, row.spread.high) if row.spread else (math.nan, math.nan)

@@ -34,7 +34,8 @@ def limited(pid: int, cores: float, period_us: int = 100_000) -> Iterator[None]:
         cores: how many cores they may use, 0.25 for example.
         period_us: they stand still for the rest of each period in which they have used their part.
     """
-    reason, root = missing(), _root()
+    reason = missing()
+    root = _root()
     if reason or root is None:
         raise SystemExit(reason)
     group = root / f"tfdist-lab-{pid}"

@@ -106,7 +106,8 @@ def failed(what: str, stderr: Path) -> SystemExit:
 
 def with_tfdist(name: str, folder: Path) -> float:
     """Seconds until the launcher has received the first step of all leading tasks."""
-    case, stderr = CASES[name], folder / "stderr"
+    case = CASES[name]
+    stderr = folder / "stderr"
     counts = [word for option, count in case.counts.items() for word in (f"--{option}", str(count))]
     output = ["--quiet", "--runs-dir", str(folder / "runs")]
     start = time.time()
@@ -141,7 +142,9 @@ def with_bare_scripts(name: str, folder: Path) -> float:
 
 def until_marks(commands: Sequence[Command], what: str, folder: Path) -> float:
     """Seconds from the start of the first command to the latest mark, once all commands have printed theirs."""
-    start, ends, stderr = time.time(), [], folder / "stderr"
+    start = time.time()
+    ends = []
+    stderr = folder / "stderr"
     with started(commands, stderr) as processes:
         tasks = zip(processes, commands, strict=True)
         left = {process.stdout: each.marks for process, each in tasks if process.stdout is not None}

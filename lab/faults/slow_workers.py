@@ -121,7 +121,10 @@ def lines_of(case: Case, seconds: float) -> tuple[list[tuple[float, str]], float
     And the largest share of its time that a worker has waited, as the live table shows it.
     """
     lines: list[tuple[float, str]] = []
-    first_step, pid, planted, most = 0.0, 0, ExitStack(), 0.0
+    first_step = 0.0
+    pid = 0
+    planted = ExitStack()
+    most = 0.0
     job = job_of(case, 10**7)
     steps = state_of(job).steps
 

@@ -165,7 +165,9 @@ def prepared(words, folder):
     for word in words:
         for place, here in places.items():
             word = word.replace(place, str(here))
-        matches = sorted(path.relative_to(folder) for path in folder.glob(word)) if "*" in word and "/" in word else []
+        matches = []
+        if "*" in word and "/" in word:
+            matches = sorted(path.relative_to(folder) for path in folder.glob(word))
         found += [*map(str, matches)] or [word]
     found = [word for word in found if word not in ("...", "[--", "COMMAND]", "--detach", "-d")]
     return [found[0], "--dry-run", *found[1:]] if found[0] in DRY else found
