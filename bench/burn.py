@@ -72,7 +72,8 @@ def burn(machines: Machines, seconds: float, on_step: Callable[[str], None]) -> 
     check_burned(machines)
     hosts = list(machines)
     found = BurnResult()
-    on_step(f"{' and '.join(host.name for host in hosts[:2])}{' ...' if len(hosts) > 2 else ''} compute")
+    names = " and ".join(host.name for host in hosts[:2])
+    on_step(f"{names} ... compute" if len(hosts) > 2 else f"{names} compute")
     with _noted(found, "all hosts"):
         _compute(machines, seconds, found)
     neighbours = zip(hosts, [*hosts[1:], hosts[0]], strict=True)

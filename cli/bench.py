@@ -88,7 +88,8 @@ def run_bench(
             content["versions"] = rows
         typer.echo(dumps({"format": 2, "exit_code": code, "folder": str(session.root), **content}))
     elif export:
-        typer.echo(dumps(exported((*(figures_of(report) if report else ()), *ratios_of(versions)), export)))
+        figures = figures_of(report) if report else ()
+        typer.echo(dumps(exported((*figures, *ratios_of(versions)), export)))
     return code
 
 

@@ -134,7 +134,9 @@ class Command(TyperCommand):
             raise TfdistError(f"{error}{sources(str(error), ctx)}", error.exit_code) from error
         if "set" in ctx.params:
             source = ctx.get_parameter_source("set")
-            given = [] if source is None or source.name == "DEFAULT_MAP" else ctx.params["set"] or []
+            given: list[str] = []
+            if source is not None and source.name != "DEFAULT_MAP":
+                given = ctx.params["set"] or []
             variables = {key: os.environ.get(variable_of(key)) for key in KEYS}
             words = [f"{key}={value}" for key, value in variables.items() if value]
             ctx.params["set"] = [*(ctx.default_map or {}).get("set", ()), *words, *given]

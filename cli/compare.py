@@ -152,4 +152,6 @@ def compare(
         typer.echo(dumps(exported(figures_of_changes(compared.changes), form)))
     code, _ = gate(compared, bound)
     wait_for_reader()
-    raise typer.Exit(0 if code is ExitCode.INCONCLUSIVE and not given["fail_inconclusive"] else code)
+    if code is ExitCode.INCONCLUSIVE and not given["fail_inconclusive"]:
+        code = ExitCode.SUCCESS
+    raise typer.Exit(code)

@@ -69,7 +69,9 @@ class SlurmJob:
         if signal_s is not None:
             lines.append(f"signal=B:USR2@{signal_s}")
         for key, equals, value in (each.partition("=") for each in self.options):
-            lines.append(f"{key}{equals}{shlex.quote(value) if ' ' in value and value[0] not in _QUOTES else value}")
+            if " " in value and value[0] not in _QUOTES:
+                value = shlex.quote(value)
+            lines.append(f"{key}{equals}{value}")
         options = "".join(f"#SBATCH --{line}\n" for line in lines)
         # Slurm gives the job our environment, in which these are for other commands.
         others = [name for name in map(variable_of, (*HOST_NAMES, *WITHOUT_EFFECT)) if name in os.environ]

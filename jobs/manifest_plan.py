@@ -175,7 +175,9 @@ def plan_bench(
     """
     out = ["--out", "/tmp/bench" if options.folder is None else f"{options.folder}/bench"]
     kept = [] if {"--out", "--resume"} & set(words) else out
-    notes = () if options.folder or not kept else ("no --pvc: the results end with the pod; its log has the tables",)
+    notes: tuple[str, ...] = ()
+    if kept and not options.folder:
+        notes = ("no --pvc: the results end with the pod; its log has the tables",)
     return Workload(ONE_POD, ("bench", *kept, *words), command), notes
 
 

@@ -179,11 +179,11 @@ def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing
     """
     if saved is None:
         return ""
-    folder = Path(saved.folder)
+    has_some = "://" in saved.folder
     with suppress(OSError):
-        if "://" in saved.folder or (any(folder.iterdir()) if own else list_checkpoints(saved.folder).newest):
-            return redact_command(["tfdist", *arguments[:1], "--resume", str(run_dir), *arguments[1:]])
-    return ""
+        if not has_some:
+            has_some = any(Path(saved.folder).iterdir()) if own else bool(list_checkpoints(saved.folder).newest)
+    return redact_command(["tfdist", *arguments[:1], "--resume", str(run_dir), *arguments[1:]]) if has_some else ""
 
 
 def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:

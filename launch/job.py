@@ -30,8 +30,10 @@ def near_gpus(devices: int, tasks: int, machine: Machine) -> tuple[tuple[int, ..
     for task in range(tasks):
         gpu_cores = machine.gpu_cores[task * devices : (task + 1) * devices]
         near = dict.fromkeys(core for cores in gpu_cores for core in cores)
-        # the node of a GPU may be unknown: then it has no cores
-        nodes.append(tuple(core for core in near if core in machine.cores) if all(gpu_cores) else ())
+        if all(gpu_cores):
+            nodes.append(tuple(core for core in near if core in machine.cores))
+        else:  # the node of a GPU may be unknown: then it has no cores
+            nodes.append(())
     shares = []
     for task, cores in enumerate(nodes):
         index = nodes[:task].count(cores)

@@ -240,9 +240,13 @@ def _masked(text: str, named: "re.Pattern[str]", value: "re.Pattern[str]") -> It
         yield text[done : match.end()]
         done = match.end()
         before, name = match.groups()
-        secret = value.match(text, done) if is_secret(name) or (before and _SIGNATURE.search(name)) else None
+        if not is_secret(name) and not (before and _SIGNATURE.search(name)):
+            continue
+        secret = value.match(text, done)
         if secret is not None and not is_count(name, text, done):
-            quote = secret[0][0] if secret[0][:1] in ("'", '"') and before in ("'", '"') else ""
+            quote = ""
+            if secret[0][:1] in ("'", '"') and before in ("'", '"'):
+                quote = secret[0][0]
             yield f"{quote}{REDACTED}{quote}"
             done = secret.end()
     yield text[done:]

@@ -163,7 +163,9 @@ def _differences(folders: Sequence[ResultFolder]) -> Iterator[Difference]:
     for folder in folders:
         hosts = {str(record.hardware["host"]): None for record in folder.records if record.hardware.get("host")}
         links = {f"{8 * record.link['bytes_per_s'] / 1e6:.0f} Mbit/s": None for record in folder.records if record.link}
-        suite = {f"suite's {key}": (str(getattr(folder.bench.suite, key)),) for key in _TURN} if folder.bench else {}
+        suite = {}
+        if folder.bench:
+            suite = {f"suite's {key}": (str(getattr(folder.bench.suite, key)),) for key in _TURN}
         program = {"program": tuple(dict.fromkeys(str(record.spec.get("command", "-")) for record in folder.records))}
         sides.append({**program, **environment_of(folder.records), "host": tuple(hosts), "link": tuple(links), **suite})
     for fact in dict.fromkeys((*sides[0], *sides[1])):

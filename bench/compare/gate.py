@@ -15,7 +15,9 @@ def parse_share(text: str, flag: str) -> float:
         TfdistError: anything else; a bare 5 as well, which could mean either.
     """
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)\s*", text)
-    share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    share = float(match[1]) if match else -1.0
+    if match and match[2]:
+        share /= 100
     if not 0 <= share < 1:
         raise TfdistError(f"{flag} {text}: give a share of at least 0% and less than 100%, as 5% or 0.05")
     return share

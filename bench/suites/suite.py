@@ -68,8 +68,10 @@ class Suite:
     @property
     def version_pairs(self) -> tuple[tuple[str, str], ...]:
         """Each arm with the one that runs the earlier version; empty: `against` is None, or `with_base` not called."""
+        if not self.against:
+            return ()
         names = [arm.name for arm in self.arms]
-        return tuple((name, name + BASE) for name in names if name + BASE in names) if self.against else ()
+        return tuple((name, name + BASE) for name in names if name + BASE in names)
 
     def partners(self, arms: Iterable[str], baseline: str) -> Mapping[str, str]:
         """The arm with which each of `arms` is compared: its other version, or the baseline."""

@@ -43,10 +43,14 @@ def with_cusolver(environment: Mapping[str, str]) -> dict[str, str]:
     TensorFlow 2.21 looks for the other libraries beside itself, but not for this one, and uses no GPU without it.
     Source: the RUNPATH of its libtensorflow_framework.so.2, and a machine with an H200.
     """
+    if not device_files():
+        return dict(environment)
     paths = environment.get("LD_LIBRARY_PATH", "")
-    folders = [os.path.join(folder, "nvidia", "cusolver", "lib") for folder in sys.path] if device_files() else []
+    folders = [os.path.join(folder, "nvidia", "cusolver", "lib") for folder in sys.path]
     more = [folder for folder in folders if os.path.isdir(folder) and folder not in paths.split(":")]
-    return {**environment, **({"LD_LIBRARY_PATH": ":".join(filter(None, [paths, *more]))} if more else {})}
+    if not more:
+        return dict(environment)
+    return {**environment, "LD_LIBRARY_PATH": ":".join(filter(None, [paths, *more]))}
 
 
 PCI_DEVICES = "/sys/bus/pci/devices"
@@ -115,7 +119,9 @@ def gpu_topology(tool: str) -> list[str]:
     """The rows of `nvidia-smi topo -m`: how GPUs and network cards are linked. Empty if it cannot tell."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", output_of([tool, "topo", "-m"]))
     rows = [line.rstrip() for line in text.partition("Legend")[0].splitlines()]
-    return [row for row in rows if row] if any(row.startswith("GPU0") for row in rows) else []
+    if not any(row.startswith("GPU0") for row in rows):
+        return []
+    return [row for row in rows if row]
 
 
 GPU_DEVICES = "/dev/nvidia[0-9]*"

@@ -58,8 +58,11 @@ def choose_tasks(job: JobState, most: int) -> tuple[list[TaskState], str]:
     order = sorted(range(len(tasks)), key=rank)
     wanted = set(order[: max(1, most)])
     others = Counter(str(task.activity) for index, task in enumerate(tasks) if index not in wanted)
-    counts = ", ".join(f"{number} {activity}" for activity, number in others.most_common())
-    return [tasks[index] for index in sorted(wanted)], f"{others.total()} more: {counts}" if others else ""
+    rest = ""
+    if others:
+        counts = ", ".join(f"{number} {activity}" for activity, number in others.most_common())
+        rest = f"{others.total()} more: {counts}"
+    return [tasks[index] for index in sorted(wanted)], rest
 
 
 GAP = 2

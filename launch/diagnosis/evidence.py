@@ -139,7 +139,9 @@ def exception_at_exit(task: str, code: int, history: History) -> ErrorText | Non
     exception = exception_of(task, history)
     if exception is None or isinstance(exception, ReportedError) or code == 1:
         return exception
-    return exception if code in (*range(2, 126), 134, -6) and not _continued(task, history, exception) else None
+    if code in (*range(2, 126), 134, -6) and not _continued(task, history, exception):
+        return exception
+    return None
 
 
 def exception_before(time: float, task: str, history: History) -> ErrorText | None:

@@ -133,7 +133,9 @@ class _Stretch:
     def waits_for(self, task: str) -> float:
         """The share of their time, 0..1, that the others wait for this task, on average."""
         others = len(self.waits_ms) - 1
-        return min(1.0, self.caused_ms[task] / others / self.step_ms) if others > 0 and self.step_ms else 0.0
+        if others <= 0 or not self.step_ms:
+            return 0.0
+        return min(1.0, self.caused_ms[task] / others / self.step_ms)
 
 
 def _total(stretches: Collection[_Stretch]) -> _Stretch:
@@ -291,7 +293,9 @@ def _numbers(value: object) -> list[float]:
 def gpus_of(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The readings of GPUs in a `step` event, which may hold anything."""
     gpus = event.get("gpus")
-    return [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list | tuple) else []
+    if not isinstance(gpus, list | tuple):
+        return []
+    return [gpu for gpu in gpus if isinstance(gpu, dict)]
 
 
 Rates = Mapping[str, float]

@@ -15,7 +15,7 @@ from tfdist.launch.cluster import Task
 from tfdist.launch.doctor import problems
 from tfdist.launch.errors import ExitCode, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.job import Job
+from tfdist.launch.job import Job, TaskPlan
 
 MEASURE_S = 1.0
 """Seconds of sending: enough for TCP to reach full speed on a local network."""
@@ -201,7 +201,10 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
 
     targets = dial_targets(job)
     token = new_token() if targets else ""
-    with_port = {host: [plan for plan in plans if plan.host == host and plan.port is not None] for host in job.hosts}
+    with_port: dict[Host, list[TaskPlan]] = {host: [] for host in job.hosts}
+    for plan in plans:
+        if plan.port is not None:
+            with_port[plan.host].append(plan)
     ports = {host: tuple(plan.port or 0 for plan in of_host) for host, of_host in with_port.items() if of_host}
     reserved, refused = reserve(fleet, ports, token)
     raise_problems(fleet.lost.values())

@@ -314,7 +314,9 @@ class Redactor:
             masked = REDACTED if value and _is_secret(name) else self.text(value)
             return self._hosts.mask_name(masked) if name in ("host", "hosts") else masked
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return REDACTED if is_number and _is_secret(name) and not is_count(name, str(value)) else value
+        if is_number and _is_secret(name) and not is_count(name, str(value)):
+            return REDACTED
+        return value
 
     def _object(self, value: dict[str, Any], name: str) -> dict[str, Any]:
         labels = [each for each in value if each in ("name", "Name", "key", "Key") and isinstance(value[each], str)]
@@ -426,7 +428,8 @@ def _closing(line: str, start: int) -> int:
         quote = mark.lstrip("\\")
         slashes = len(mark) - len(mark.lstrip("\\"))
         pattern = _closing_mark(slashes, quote)
-        found = (pattern.search if slashes or len(quote) > 1 else pattern.match)(line, opening.end())
+        find = pattern.search if slashes or len(quote) > 1 else pattern.match
+        found = find(line, opening.end())
         if found is None:
             return len(line)
         end = found.end()

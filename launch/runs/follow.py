@@ -63,7 +63,9 @@ class GrowingFile:
         """
         while data := self.read():
             data = self.rest + data
-            end = data.rfind(b"\n") + 1 or (end_of_characters(data) if len(data) > CHUNK else 0)
+            end = data.rfind(b"\n") + 1
+            if not end and len(data) > CHUNK:
+                end = end_of_characters(data)
             self.rest = data[end:]
             if end:
                 return data[:end].decode("utf-8", "surrogateescape")

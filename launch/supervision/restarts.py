@@ -181,7 +181,8 @@ def decide(
 def tasks_to_restart(job: Job, culprits: Sequence[str]) -> tuple[str, ...] | None:
     """The tasks that are restarted after a failure of these; all of them if a host is to blame. None: no restart."""
     roles = {plan.task.name: plan.task.role for plan in job.plans}
-    if any(job.roles[role].restarts is None for role in ({roles[task] for task in culprits} or set(roles.values()))):
+    failed = {roles[task] for task in culprits} or set(roles.values())
+    if any(job.roles[role].restarts is None for role in failed):
         return None
     if not culprits:
         return tuple(roles)

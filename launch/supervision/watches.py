@@ -311,8 +311,10 @@ class StallWatch:
         history, running, timeout_s = self.tasks.history, self.tasks.running, self.tasks.policy.stall_timeout_s
         if self._takes_steps:
             self._suspected_at = now
-            steps = {task: history.steps.get(task, (0, 0.0))[0] for task in self.tasks.leaders}
-            texts = [f"{task} {f'at step {step}' if step else 'before its first step'}" for task, step in steps.items()]
+            texts = []
+            for task in self.tasks.leaders:
+                step, _ = history.steps.get(task, (0, 0.0))
+                texts.append(f"{task} at step {step}" if step else f"{task} before its first step")
             warning = f"{NO_STEP} {timeout_s:g} s ({shortened(texts, MOST_STEPS)}); {SAVED}"
         else:
             self._warned = True
