@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 SUITE ?= smoke
 MINUTES ?= 30
+BENCHES ?= 10
 DIST ?= dist
 PY := $(VENV)/bin/python
 # Without dependencies: requirements/ has all of them.
@@ -39,27 +40,28 @@ install: $(VENV)/sources ## Create .venv with tfdist and the development tools; 
 bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts, convergence, ... or a file)
 	$(PY) -m tfdist bench --suite "$(SUITE)"
 
-bench-launch: install ## Measure what the launcher costs, and the time until the first step, beside the same without it (about 25 minutes)
+bench-launch: install ## Measure what the launcher costs, and the time until the first step, beside the same without it (about 20 minutes)
 	$(PY) -m lab.launch_cost
 	$(PY) -m lab.first_step
 
-calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about an hour)
+calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 40 minutes)
 	$(PY) -m lab.calibrate_turns
 	$(PY) -m lab.forked_starts
 	$(PY) -m lab.calibrate_statistics
 	$(PY) -m lab.calibrate_compare
-	$(PY) -m lab.same_arms
 
-check-compare: install ## Measure whether compare finds a slow-down of 10 %, and none where there is none, in bench_results/compare/ (about 17 minutes)
+check-compare: install ## Measure whether compare and bench --against find a slow-down of 10 %, in bench_results/compare/ (17 minutes, and 24 for each that is missing of BENCHES=10)
 	$(PY) -m lab.check_compare
+	$(PY) -m lab.against --benches $(BENCHES)
 
 check-prediction: install ## Measure how far predictions are off, on hosts in namespaces, in bench_results/prediction/ (about 11 minutes, as root)
 	$(PY) -m lab.predict_published
 	$(PY) -m lab.check_prediction
 
-faults: install ## Measure what happens after each fault, in bench_results/faults/ (35 minutes, as root; ONLY="sigkill link": some)
+faults: install ## Measure what happens after each fault, in bench_results/faults/ (45 minutes, as root; ONLY="sigkill link": some)
 	$(PY) -m lab.faults $(ONLY)
 	$(if $(ONLY),,$(PY) -m lab.faults.kill_launchers)
+	$(if $(ONLY),,$(PY) -m lab.faults.slow_workers)
 
 soak: install ## Train for MINUTES=30 while workers are killed again and again, result in bench_results/faults/
 	$(PY) -m lab.faults.soak --minutes $(MINUTES)

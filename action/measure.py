@@ -141,7 +141,8 @@ def summary(verdict: str, result: Mapping[str, Any], bound: float, folder: Path,
     if (report := folder / "report.md").is_file():
         text = re.sub(r"(?m)^!\[.*\]\(.*\)\n", "", report.read_text(encoding="utf-8"))
         lines += ["<details><summary>Report</summary>", "", text, "</details>", ""]
-        lines += [f"Pictures, the report as a page and logs: artifact {code(artifact)}", ""] if artifact else []
+        if artifact:
+            lines += [f"Pictures, the report as a page and logs: artifact {code(artifact)}", ""]
     return "\n".join(lines)
 
 
@@ -245,11 +246,13 @@ def bench(folder: Path) -> tuple[int, dict[str, Any]]:
     Raises:
         InputError: an input is wrong.
     """
-    env, bound = environment(os.environ["INPUT_ENV"], os.environ), os.environ["INPUT_FAIL_SLOWER"]
+    env = environment(os.environ["INPUT_ENV"], os.environ)
+    bound = os.environ["INPUT_FAIL_SLOWER"]
     # as `tfdist` on PATH, but without the modules of PYTHONPATH, which are for the program
     argv = [sys.executable, "-I", "-m", "tfdist"] if find_spec("tfdist") else ["tfdist"]
     argv += ["bench", *words_of("options"), "--against", base_of(os.environ["INPUT_AGAINST"], env)]
-    argv += ["--fail-slower", bound] if bound else []
+    if bound:
+        argv += ["--fail-slower", bound]
     argv += ["--json", "--out", str(folder), "--", *words_of("command")]
     done = subprocess.run(
         argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8", errors="replace", check=False
@@ -267,7 +270,8 @@ def main() -> int:
             exit_code, result = bench(folder)
         except InputError as error:
             sys.stderr.write(f"tfdist: {error}\n")
-            exit_code, result = 2, {"reason": str(error)}
+            exit_code = 2
+            result = {"reason": str(error)}
     rows = result.get("versions", ())
     bound = bound_of(os.environ["INPUT_FAIL_SLOWER"]) if rows else 0.0  # the bench has accepted it
     verdict = verdict_of(exit_code, rows, bound)

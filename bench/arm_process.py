@@ -177,7 +177,8 @@ class _ArmThread:
             self.post(Progressed(self.start.arm, message))
 
     def _record(self, status: RecordStatus, reason: str, exit_code: int) -> Record:
-        start, started = self.start, self.started.isoformat(timespec="seconds")
+        start = self.start
+        started = self.started.isoformat(timespec="seconds")
         record = Record(start.arm, 0, start.spec.to_json(), status, reason, exit_code, started=started)
         return _with_command(record, start)
 

@@ -70,8 +70,10 @@ def burn(machines: Machines, seconds: float, on_step: Callable[[str], None]) -> 
     """
     machines = {host: machine for host, machine in machines.items() if host.role in FOR_WORKERS}
     check_burned(machines)
-    hosts, found = list(machines), BurnResult()
-    on_step(f"{' and '.join(host.name for host in hosts[:2])}{' ...' if len(hosts) > 2 else ''} compute")
+    hosts = list(machines)
+    found = BurnResult()
+    names = " and ".join(host.name for host in hosts[:2])
+    on_step(f"{names} ... compute" if len(hosts) > 2 else f"{names} compute")
     with _noted(found, "all hosts"):
         _compute(machines, seconds, found)
     neighbours = zip(hosts, [*hosts[1:], hosts[0]], strict=True)
@@ -105,7 +107,8 @@ def _compute(machines: Machines, seconds: float, found: BurnResult) -> None:
         windows = parked.windows.get(plan.task.name, ())
         rate = median(window.examples / window.elapsed_s for window in windows) if windows else 0.0
         if spec.gpus:  # of which hosts may have different numbers
-            rate, found.of = rate / (machines[plan.host].slots or 1), "images/s per GPU"
+            rate /= machines[plan.host].slots or 1
+            found.of = "images/s per GPU"
         found.images_per_s[plan.host] = found.images_per_s.get(plan.host, 0.0) + rate
         reasons = {gpu.throttle for window in windows if window.usage for gpu in window.usage.gpus} - {"", "unknown"}
         if reasons:
@@ -127,7 +130,8 @@ def _measured(spec: StrategyChoice, machines: Machines, seconds: float, turn: Ca
     Raises:
         TfdistError: it failed, or a signal came; the reason.
     """
-    news, parked = SimpleQueue[News](), list[Parked]()
+    news = SimpleQueue[News]()
+    parked = list[Parked]()
     with tempfile.TemporaryDirectory(prefix="tfdist-burn-", dir=temporary_root()) as folder, interruptions(news.put):
         policy = Policy(timeout_s=START_S + seconds)
         arm = start_arm(ArmStart("burn", 1, spec, (), machines, Path(folder, "run"), policy), news.put)
@@ -150,7 +154,9 @@ def rows_of(found: BurnResult) -> Iterator[CheckResult]:
         yield CheckResult("burn", name, Verdict.FAILED, reason, "see the other rows, or run it with 'tfdist launch'")
     usual = median(found.images_per_s.values()) if found.images_per_s else 0.0
     for host, rate in found.images_per_s.items():
-        text, hot, fix = f"{rate:,.0f} {found.of}", found.throttled.get(host, ""), ""
+        text = f"{rate:,.0f} {found.of}"
+        hot = found.throttled.get(host, "")
+        fix = ""
         note = f"; GPUs slowed down: {hot}" if hot else ""
         if rate < SLOW_HOST * usual:
             text += f", {rate / usual:.0%} of the median of the hosts ({usual:,.0f})"
@@ -169,7 +175,8 @@ def rows_of(found: BurnResult) -> Iterator[CheckResult]:
         busy = [host.name for host in (one, other) if found.images_per_s.get(host, usual) < SLOW_HOST * usual]
         fix = "check cables, switches and rate limits, or choose another network with --interface"
         if busy:
-            text, fix = f"{text}; {busy[0]} computes too slowly to tell", ""
+            text = f"{text}; {busy[0]} computes too slowly to tell"
+            fix = ""
         elif slow:
             text += f": every link of {slow[0]} is slow; those of the others reach {top * 1e3:,.0f} MB/s"
         elif speed < SLOW_LINK * min(best[one], best[other]):

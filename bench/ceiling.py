@@ -68,7 +68,8 @@ def _of_sweep(sweep: Sweep, spec: TrainingSpec, hosts: int) -> Bandwidth | None:
     source = f"the highest bus bandwidth of {best.line.arm}, {counted(best.line.ranks, 'rank')}"
     largest = max(figure.line.bytes for figure in alike or between)
     if largest < gradient_bytes(spec):  # the bandwidth may be higher for them
-        high, source = math.inf, f"{source}, measured only up to {size_text(largest)}"
+        high = math.inf
+        source = f"{source}, measured only up to {size_text(largest)}"
     return Bandwidth(best.line.busbw * 1e9, high * 1e9, source)
 
 
@@ -94,7 +95,8 @@ def ceiling(spec: TrainingSpec, exchange: AllReduce, one_device: float) -> float
         exchange: its all-reduce.
         one_device: images/s of one device with the same batch.
     """
-    floor_s, compute_s = exchange.floor_s, spec.batch_size / one_device
+    floor_s = exchange.floor_s
+    compute_s = spec.batch_size / one_device
     overlap = spec.bytes_per_pack is not None or spec.keras is Keras.THREE
     return spec.global_batch_size / (max(floor_s, compute_s) if overlap else floor_s + compute_s)
 

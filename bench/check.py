@@ -63,7 +63,8 @@ def plan_check(command: Sequence[str], strategies: Sequence[StrategyName], machi
     Raises:
         TfdistError: it cannot be started.
     """
-    words, problem = tuple(command), ""
+    words = tuple(command)
+    problem = ""
     program = program_of(words, {}, machines)
     try:
         check_measures(program)
@@ -180,14 +181,16 @@ def result(record: Record, enough: bool, failed_at: str, unmeasured: bool, timeo
         unmeasured: the program does not say what a step is.
         timeout_s: the time limit.
     """
-    spec, reason, hint = record.spec, *record.reason.partition(HINT)[::2]
+    spec = record.spec
+    reason, _, hint = record.reason.partition(HINT)
     size = next((counted(spec[key], key[:-1]) for key in ("workers", "devices") if spec[key] > 1), "")
     ended = record.status is RecordStatus.OK or (unmeasured and reason.endswith(NO_STEP))
     timed_out = record.status is RecordStatus.TIMEOUT
     if not (enough or ended or (timed_out and unmeasured)):
         if timed_out:
             late = Problem(f"no step in {timeout_s:g} s", "look into its logs, or give it longer with --timeout")
-            reason, hint = late.what, hint or late.fix
+            reason = late.what
+            hint = hint or late.fix
         return CheckResult(record.arm, size, Verdict.FAILED, f"{reason} ({failed_at})" if failed_at else reason, hint)
     text, _, fix = record.strategy_note.partition("; ")
     if record.strategy_check is not StrategyCheck.CONFIRMED:
@@ -198,7 +201,8 @@ def result(record: Record, enough: bool, failed_at: str, unmeasured: bool, timeo
 
 def _trained(record: Record) -> str:
     """What is known of its steps."""
-    row, ranks = CATALOG[StrategyName(record.spec["strategy"])], [rank for rank in record.ranks if rank.warmup]
+    row = CATALOG[StrategyName(record.spec["strategy"])]
+    ranks = [rank for rank in record.ranks if rank.warmup]
     if not ranks:
         return f"it trains under {row.tf_name}" if row.class_name else "it ran without a failure"
     examples = counted(round(sum(rank.warmup[-1].examples / rank.warmup[-1].steps for rank in ranks)), "example")

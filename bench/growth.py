@@ -82,11 +82,15 @@ def from_fewer(known: Mapping[int, tuple[float, float]], of_one: float, devices:
         of_one: images/s of one device alone.
         devices: more than any of the known numbers.
     """
-    numbers, (rates, errors) = np.array([*known]), np.array([*known.values()]).T
+    numbers = np.array([*known])
+    rates, errors = np.array([*known.values()]).T
     rng = np.random.default_rng(0)
-    noise, of_model = rng.standard_normal((DRAWS, len(known))) * errors, rng.standard_normal(DRAWS)
+    noise = rng.standard_normal((DRAWS, len(known))) * errors
+    of_model = rng.standard_normal(DRAWS)
     noise[0], of_model[0] = 0, 0  # the first draw is the best estimate
-    alone, nothing, grid = np.full((DRAWS, 1), 1 / of_one), np.zeros((DRAWS, 1)), np.array([float(devices)])
+    alone = np.full((DRAWS, 1), 1 / of_one)
+    nothing = np.zeros((DRAWS, 1))
+    grid = np.array([float(devices)])
     parts = Parts(alone, nothing, nothing, nothing)
     total = with_rest(parts, grid, list(known), np.exp(noise) * numbers / rates - alone).total
     found = widened(devices / total, grid, list(known), of_model)[:, 0]

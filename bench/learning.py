@@ -104,7 +104,9 @@ def curves_of(records: Sequence[Record]) -> tuple[Curve, ...]:
     curves = []
     for seed, turns in best_with_seed.items():
         for task in _tasks(turns[0]):
-            examples, seconds, points = 0.0, 0.0, []
+            examples = 0.0
+            seconds = 0.0
+            points = []
             for turn in turns:
                 result = turn.observed[task]["held_out"]
                 seconds += (result["examples"] - examples) / _rate(turn, task)

@@ -193,8 +193,10 @@ class LostTime(LossByTurn):
     def is_certain(self, largest: Part, without: Part | None = None) -> bool:
         """Whether the interval of the largest part is above those of the others."""
         low = self.parts[largest].low
+        if low is None:
+            return False
         others = [mean for part, mean in self.parts.items() if part not in (largest, without)]
-        return low is not None and all(low > (mean.value if mean.high is None else mean.high) for mean in others)
+        return all(low > (mean.value if mean.high is None else mean.high) for mean in others)
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,8 @@ def loss_by_turn(
         return UnknownLoss(arm, "the arm and those that it is compared with have no round in common")
     phases = _phases(*(stamped or (known.get(Reference.SYNTHETIC, turns), known[Reference.INDEPENDENT])), rounds)
     waiting = [of_arm.waiting_ms for of_arm, _ in phases.values()]
-    waits, parts = int(np.sum(waiting, axis=0).argmax()) if phases else 0, {}  # the rank that waits most over all turns
+    waits = int(np.sum(waiting, axis=0).argmax()) if phases else 0  # the rank that waits most over all turns
+    parts = {}
     for number in rounds:
         turn = turns[number]
         block = Block(abs(turn.group), number, turn.incarnation or number)
@@ -286,14 +289,16 @@ def _parts(
     record: Record, references: Mapping[Reference, Record], phases: tuple[StepPhases, StepPhases] | None, waits: int
 ) -> dict[str, float]:
     """The figures of `LossByTurn.turns` in one round."""
-    examples, devices = examples_per_step(record), replicas(record.spec)
+    examples = examples_per_step(record)
+    devices = replicas(record.spec)
 
     def step_ms(which: Reference) -> float:
         """Step time of these devices at the speed of the reference, for as many examples."""
         other = references[which]
         return 1000 * examples / throughput(other) * replicas(other.spec) / devices
 
-    step, independent = 1000 * examples / throughput(record), step_ms(Reference.INDEPENDENT)
+    step = 1000 * examples / throughput(record)
+    independent = step_ms(Reference.INDEPENDENT)
     one = step_ms(Reference.ONE_DEVICE if Reference.ONE_DEVICE in references else Reference.PLAIN)
     ideal = step_ms(Reference.PLAIN) if Reference.PLAIN in references else one
     synthetic = step_ms(Reference.SYNTHETIC) if Reference.SYNTHETIC in references else step

@@ -27,7 +27,8 @@ def over_seeds(values: Sequence[float]) -> OverSeeds | None:
     if not values:
         return None
     logs = [math.log(value) for value in values]
-    number, mean = len(logs), fmean(logs)
+    number = len(logs)
+    mean = fmean(logs)
     if number < FEWEST_ROUNDS:
         return OverSeeds(math.exp(mean), None)
     half = float(stdtrit(number - 1, 1 - ERROR / 2)) * stdev(logs) / math.sqrt(number)
@@ -87,27 +88,34 @@ def means_of(
     blocks = sorted({block for of_arm in starts.values() for block in of_arm})
     means = np.array([[fmean(of_arm.get(block, [math.nan])) for block in blocks] for of_arm in starts.values()])
     rest = np.nan_to_num(means - np.nanmean(means, axis=1, keepdims=True))
-    number, turns = np.isfinite(means).sum(axis=1), np.array([len(values[arm]) for arm in starts])
-    own, df = np.maximum((rest**2).sum(axis=1), 1e-18), number - 1
+    number = np.isfinite(means).sum(axis=1)
+    turns = np.array([len(values[arm]) for arm in starts])
+    own = np.maximum((rest**2).sum(axis=1), 1e-18)
+    df = number - 1
     pooled = own.sum() / max(df.sum(), 1)
     # the more arms vary together, as with the starts of a reference, the fewer they count as
     others = np.minimum(df * (own.sum() ** 2 / ((rest @ rest.T) ** 2).sum().clip(1e-36) - 1).clip(0), OTHERS_DF)
     # nor do they say much of an arm that varies more than they do
     others = others * np.minimum(1, pooled * df / own) ** 2
-    noise = [turn - fmean(each) for of_arm in starts.values() for each in of_arm.values() for turn in each]
+    every_start = [start for of_arm in starts.values() for start in of_arm.values()]
+    noise = [turn - fmean(start) for start in every_start for turn in start]
     noise_df = len(noise) - number.sum()
     assumed = arms * ASSUMED_SD**2 + math.fsum(each**2 for each in noise) / max(noise_df, 1) * number / turns
     counted = np.where((number < FEWEST_STARTS) & (noise_df > 0), ASSUMED_DF, 0)
-    sizes, freedoms = np.array([own, others * pooled, counted * assumed]), np.array([df, others, counted])
+    sizes = np.array([own, others * pooled, counted * assumed])
+    freedoms = np.array([df, others, counted])
     freedom = sizes.sum(axis=0) ** 2 / (sizes**2 / freedoms.clip(1e-9)).sum(axis=0)
     halves = stdtrit(np.maximum(freedom, df.clip(1)), 1 - ERROR / 2)
     halves = halves * np.sqrt(sizes.sum(axis=0) / freedoms.sum(axis=0).clip(1) / number)
     found = {}
     for (arm, of_arm), relative in zip(starts.items(), halves, strict=True):
         each = tuple(scales[arm] * fmean(start) for start in of_arm.values())
-        value, half = fmean(each), scales[arm] * float(relative)
-        known = len(values[arm]) >= FEWEST_ROUNDS
-        found[arm] = Mean(value, max(value - half, least) if known else None, value + half if known else None, each)
+        value = fmean(each)
+        half = scales[arm] * float(relative)
+        if len(values[arm]) >= FEWEST_ROUNDS:
+            found[arm] = Mean(value, max(value - half, least), value + half, each)
+        else:
+            found[arm] = Mean(value, None, None, each)
     return found
 
 

@@ -89,9 +89,12 @@ class Noise:
         most = int(np.lexsort((np.abs(self.means - own[self.design.arm_of]), np.abs(changes).round(9)))[-1])
         error = math.sqrt(self.between_turns.value / self.turns[most] / free[most])
         turns = self.design.turns[:most] + self.design.turns[most + 1 :]
-        left = Noise(Design(turns), np.delete(self.means, most), np.delete(self.turns, most), self.between_turns)
-        certain = known[most] and self.between_turns.df
-        return self.design.turns[most], float(changes[most]), error if certain else math.inf, left if certain else None
+        left: Noise | None = Noise(
+            Design(turns), np.delete(self.means, most), np.delete(self.turns, most), self.between_turns
+        )
+        if not (known[most] and self.between_turns.df):
+            error, left = math.inf, None
+        return self.design.turns[most], float(changes[most]), error, left
 
     def _of(self, weights: "Array", arms: Sequence[int]) -> Variance | None:
         """The variance of `weights @ means`: of each arm its own, with that of all arms counted in."""

@@ -27,7 +27,8 @@ class ScalingSweep:
 
     def suite(self, hosts: int) -> Suite:
         """Its arms; those with several workers are spread over as many of this number of hosts as they can use."""
-        key, one = SWEPT[self.strategy], StrategyName.ONE_DEVICE
+        key = SWEPT[self.strategy]
+        one = StrategyName.ONE_DEVICE
         arms = [
             {"name": f"{self.strategy}/{count}", "strategy": self.strategy, key: count}
             | ({"hosts": min(count, hosts)} if key == "workers" else {})

@@ -46,9 +46,12 @@ class BenchState:
     def start(self, arm: str, incarnation: int, now: float) -> None:
         """The processes of an arm start."""
         if incarnation != self.incarnation:
-            self.incarnation, self.ready, self.started_at = incarnation, 0, {}
+            self.incarnation = incarnation
+            self.ready = 0
+            self.started_at = {}
         self.run = None
-        self.starting[arm], self.started_at[arm] = JobState(), now
+        self.starting[arm] = JobState()
+        self.started_at[arm] = now
 
     def update(self, arm: str, message: Message, now: float) -> None:
         """A message of an arm's job; only those of its start are shown."""
@@ -64,7 +67,11 @@ class BenchState:
     def begin(self, run: PlannedRun, number: int, total: int, left_s: float | None, now: float) -> None:
         """A turn begins: no arm is starting any more."""
         self.starting.clear()
-        self.run, self.number, self.total, self.left_s, self.turn_at = run, number, total, left_s, now
+        self.run = run
+        self.number = number
+        self.total = total
+        self.left_s = left_s
+        self.turn_at = now
 
     def line(self, width: int, now: float) -> str:
         """What happens now, in a line that is shorter on a narrow terminal and at most cut at its end."""
@@ -207,7 +214,8 @@ def picture(state: BenchState, width: int, now: float) -> "Text":
     from rich.text import Text
 
     number = f"turn {state.number}/{state.total}" if state.total else "no turn yet"
-    left, room = state.left_text(now), len("^C^C")
+    left = state.left_text(now)
+    room = len("^C^C")
     size = min(MOST_BAR, width - len(f"{number}  {left}") - room)
     share = max(0, state.number - 1) / state.total if state.total else 0.0
     done = [bar(share, size)] if size >= LEAST_BAR else []

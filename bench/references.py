@@ -73,6 +73,8 @@ def reference(spec: Spec, which: Reference) -> dict[str, Any]:
 
 def identity(spec: Spec) -> str:
     """Equal for arms that do the same, apart from reporting step times. Synthetic data is neither read nor shuffled."""
-    ignored = (*NO_EFFECT, "step_times", *(_DATA if spec.get("dataset") == SYNTHETIC else ()))
+    ignored = {*NO_EFFECT, "step_times"}
+    if spec.get("dataset") == SYNTHETIC:
+        ignored.update(_DATA)
     values = {key: value for key, value in spec.items() if key not in ignored or key == "dataset"}
     return json.dumps(values, sort_keys=True)

@@ -157,7 +157,8 @@ def run_bench(
     for arm in bench.suite.arms:  # a record of each refused one, so that reports show its reason
         if arm.name in arms.refused:
             command = {"command": redact_command(arm.command)} if arm.command else {}
-            reason, choices = arms.refused[arm.name], {**arm.choices, **command}
+            reason = arms.refused[arm.name]
+            choices = {**arm.choices, **command}
             refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
             append_line(BenchPaths(root).records, dumps(refused.to_json()))
     run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until, more=more)
@@ -334,7 +335,8 @@ class _BenchRun(TurnRunner):
         return self.until is not None and time.monotonic() >= self.until
 
     def _save(self, record: Record, run_dir: Path) -> None:
-        machines, order = list(self.arms.machines[record.arm]), int(run_dir.name.partition("-")[0])
+        machines = list(self.arms.machines[record.arm])
+        order = int(run_dir.name.partition("-")[0])
         record = replace(record, order=order, command=self.bench.command, run_dir=str(run_dir.relative_to(self.root)))
         record = replace(record, hosts=len(machines), link=slowest(self.hooks.links, machines))
         append_line(self.paths.records, dumps(record.to_json()))

@@ -73,7 +73,8 @@ def _same_suite(old: Suite, options: BenchOptions, root: Path) -> Suite:
     incarnations = options.incarnations or old.incarnations
     suite, _ = changed_suite(replace(suite, rounds=old.rounds), replace(options, rounds=None, incarnations=None))
     suite = replace(suite, incarnations=incarnations)
-    before, now = old.to_json(), suite.to_json()
+    before = old.to_json()
+    now = suite.to_json()
     differing = [key for key in before if before[key] != now[key] and key != "description"]
     if differing:
         fix = "give --resume alone, or start a new bench with --out"
@@ -226,9 +227,11 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
     arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline)
     if suite.explain:
         suite, added = explained(suite, arms.specs)
-        notes += (f"added to explain lost time: {', '.join(added)}",) if added else ()
+        if added:
+            notes += (f"added to explain lost time: {', '.join(added)}",)
         arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline)
-    name, started = machine_name(machines), now.isoformat(timespec="seconds")
+    name = machine_name(machines)
+    started = now.isoformat(timespec="seconds")
     floor = floor_on(name)
     suite = _within(_with_gate(suite, arms, options, floor), arms, options)
     notes += _gate_notes(suite, arms, options.fail_slower, floor)
@@ -342,7 +345,8 @@ def half_widths(root: Path, pairs: Sequence[Pair], versions: bool) -> Mapping[st
     folder = read_folder(root, "")
     arms = [arm for arm in arms_of([folder]) if arm.rates]
     alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
-    statistics, pairs = statistics_of(arms, [folder]), [pair for pair in pairs if alive.issuperset(pair)]
+    statistics = statistics_of(arms, [folder])
+    pairs = [pair for pair in pairs if alive.issuperset(pair)]
     error = _error(pairs, versions)
     return {arm: statistics.ratio(arm, baseline).half_width(error) for arm, baseline in pairs}
 

@@ -117,10 +117,13 @@ class Estimate:
 
         if self.variance is None:
             return None
-        least, size = math.log(_LEAST_ERROR), abs(self.log)
+        least = math.log(_LEAST_ERROR)
+        size = abs(self.log)
         if self._half(_LEAST_ERROR) <= size:
             return _LEAST_ERROR
-        return math.exp(brentq(lambda error: self._half(math.exp(error)) - size, least, 0.0)) if size else 1.0
+        if not size:
+            return 1.0
+        return math.exp(brentq(lambda error: self._half(math.exp(error)) - size, least, 0.0))
 
     def _half(self, error: float) -> float:
         """Half of the interval of the logarithm: the floor is added in quadrature, whatever its degrees of freedom."""

@@ -183,6 +183,7 @@ def launch_words(arm: Arm, preset: str | None, spec: StrategyChoice, hosts: Sequ
     if arm.command and spec.cores_per_device is not None:
         choices["cores_per_device"] = spec.cores_per_device
     options = [word for key, value in choices.items() if key not in _NOT_PRINTED for word in option_words(key, value)]
-    options += hosts if arm.hosts > 1 else []
+    if arm.hosts > 1:
+        options += hosts
     program = ["--", *arm.command] if arm.command else []
     return ["tfdist", "launch", "--strategy", str(arm.choices["strategy"]), *words, *options, *program]

@@ -51,7 +51,8 @@ class TwoBenches:
 
     def _of(self, arm: str, anchor: str | None, machine: float) -> Estimate:
         sides = tuple(_of_bench(*side, arm, anchor) for side in zip((self.base, self.new), self._levels, strict=True))
-        log, floor = sides[1].log - sides[0].log, math.hypot(*(side.floor for side in sides))
+        log = sides[1].log - sides[0].log
+        floor = math.hypot(*(side.floor for side in sides))
         variances = [side.variance for side in sides if side.variance]
         if len(variances) < len(sides):
             return Estimate(log, None)

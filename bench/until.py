@@ -20,7 +20,8 @@ def accuracy_of(observed: Mapping[str, Mapping[str, Any]]) -> float | None:
 
 def has_learned(observed: Mapping[str, Mapping[str, Any]], suite: Suite) -> bool:
     """Whether an arm needs no more turns in this incarnation."""
-    accuracy, enough = accuracy_of(observed), suite.until_accuracy
+    accuracy = accuracy_of(observed)
+    enough = suite.until_accuracy
     return accuracy is not None and enough is not None and accuracy >= enough
 
 

@@ -82,10 +82,13 @@ def run_bench(
     versions = [(row.arm, row.over_base) for row in able if row.has_base]
     code, rows = _judge(versions, session.bench.fail_slower, code, stream, quiet)
     if export is ExportFormat.JSON:
-        content = {**report.to_json(), **({"versions": rows} if rows else {})} if report else {}
+        content = report.to_json() if report else {}
+        if report and rows:
+            content["versions"] = rows
         typer.echo(dumps({"format": 2, "exit_code": code, "folder": str(session.root), **content}))
     elif export:
-        typer.echo(dumps(exported((*(figures_of(report) if report else ()), *ratios_of(versions)), export)))
+        figures = figures_of(report) if report else ()
+        typer.echo(dumps(exported((*figures, *ratios_of(versions)), export)))
     return code
 
 
@@ -138,8 +141,10 @@ def _show_rest(session: Session, selection: HostSelection, policy: Policy, quiet
     left = session.count_left()
     if left and (interrupted or left < len(session.planned)):  # else all arms fail
         words = ["tfdist", "bench", "--resume", str(session.root), *selection.options, *timeout_words(policy)]
-        words += ["--trace"] if session.traces.folders else []
-        words += [] if session.budget_s is None else ["--budget", f"{session.budget_s:g}"]
+        if session.traces.folders:
+            words.append("--trace")
+        if session.budget_s is not None:
+            words += ["--budget", f"{session.budget_s:g}"]
         total = counted(len(session.planned), "turn")
         typer.echo(f"{left} of {total} left; to continue: {shlex.join(words)}", err=True)
     if quiet:  # else the report has them

@@ -75,7 +75,8 @@ def _names(given: list[str]) -> list[StrategyName]:
 
 def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, json: bool) -> int:
     """Print a row for each strategy as soon as it is known; returns the exit code."""
-    plan, rows = plan_check(words, names, local_machines()), list[CheckResult]()
+    plan = plan_check(words, names, local_machines())
+    rows = list[CheckResult]()
     folder = Path(mkdtemp(prefix="tfdist-check-", dir=temporary_root()))
     checker = Checker(plan, folder, timeout_s)
     with Steps(sys.stderr, quiet=json) as steps:

@@ -44,7 +44,8 @@ def announce(plan: CollectivePlan, stream: TextIO) -> None:
     spec = next(iter(arms.specs.values()))  # all arms have the same sizes
     assert isinstance(spec, CollectiveSpec)
     sizes = [shortened(map(size_text, spec.sizes), 6)] if spec.sizes else []
-    sizes += [f"the gradients of {spec.model}"] if spec.model_gradients else []
+    if spec.model_gradients:
+        sizes.append(f"the gradients of {spec.model}")
     lines = (
         f"{options.op} of {' and '.join(sizes)}, {spec.gradient_dtype}",
         f"{counted(len(arms.specs), 'arm')} x {counted(options.rounds, 'round')} of {options.turn_s:g} s "

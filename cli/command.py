@@ -141,7 +141,9 @@ class Command(TyperCommand):
             raise TfdistError(f"{error}{sources(str(error), ctx)}", error.exit_code) from error
         if "set" in ctx.params:
             source = ctx.get_parameter_source("set")
-            given = [] if source is None or source.name == "DEFAULT_MAP" else ctx.params["set"] or []
+            given: list[str] = []
+            if source is not None and source.name != "DEFAULT_MAP":
+                given = ctx.params["set"] or []
             variables = {key: os.environ.get(variable_of(key)) for key in KEYS}
             words = [f"{key}={value}" for key, value in variables.items() if value]
             ctx.params["set"] = [*(ctx.default_map or {}).get("set", ()), *words, *given]
@@ -239,8 +241,13 @@ def _with_placeholders(params: Any) -> Any:
         kind = param.type_descriptor.annotation if isinstance(param, TyperOption) else None
         if kind in _NOTATIONS:
             param.metavar = _NOTATIONS[kind]
-        elif isinstance(param, TyperOption) and (param.is_flag or param.multiple or choices_of(kind)):
-            param.metavar = "" if param.is_flag else "<str>" if param.multiple else "<name>"
+        elif isinstance(param, TyperOption):
+            if param.is_flag:
+                param.metavar = ""
+            elif param.multiple:
+                param.metavar = "<str>"
+            elif choices_of(kind):
+                param.metavar = "<name>"
     return params
 
 
@@ -259,7 +266,8 @@ def given_words(ctx: typer.Context, without: Collection[str], fix: str) -> list[
     """
     words: list[str] = []
     for param in ctx.command.params:
-        name, value = str(param.name), ctx.params.get(str(param.name))
+        name = str(param.name)
+        value = ctx.params.get(str(param.name))
         source = ctx.get_parameter_source(name)
         if name in (*without, "command", "config") or source is None or value is None:
             continue
@@ -289,19 +297,23 @@ def sources(sentence: str, ctx: Any) -> str:
     for param in ctx.command.params:
         origin = ctx.get_parameter_source(param.name)
         if origin is not None and mentioned & {*param.opts, *param.secondary_opts}:
-            found += [param.envvar] if origin.name == "ENVIRONMENT" else []
-            found += [str(ctx.params.get("config"))] if origin.name == "DEFAULT_MAP" else []
+            if origin.name == "ENVIRONMENT":
+                found.append(param.envvar)
+            if origin.name == "DEFAULT_MAP":
+                found.append(str(ctx.params.get("config")))
     found += [variable_of(key) for key in KEYS if key in mentioned and variable_of(key) in os.environ]
     in_file = {word.partition("=")[0] for word in (ctx.default_map or {}).get("set", ())}
-    found += [str(ctx.params.get("config"))] if mentioned & in_file else []
+    if mentioned & in_file:
+        found.append(str(ctx.params.get("config")))
     return f" (set by {', '.join(dict.fromkeys(found))})" if found else ""
 
 
 def _check_texts(ctx: Any) -> None:
     for param in ctx.command.params:
+        if param.name in _ANY_TEXT:
+            continue
         value = ctx.params.get(param.name)
-        texts = [] if param.name in _ANY_TEXT else value if isinstance(value, list) else [value]
-        for text in texts:
+        for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str | Path):
                 check_name(param.opts[0] if isinstance(param, TyperOption) else param.metavar.rstrip("."), str(text))
 
@@ -321,7 +333,8 @@ def usage_sentence(error: Any, arguments: list[str]) -> str:
     if ctx is None or not isinstance(param, TyperOption):
         option = f"{error.option_name}: " if getattr(error, "option_name", None) else ""
         return f"{option}{' '.join(error.format_message().split()).rstrip('.')}; {help_hint}"
-    name, kind = param.opts[0], param.type_descriptor.annotation
+    name = param.opts[0]
+    kind = param.type_descriptor.annotation
     if type(error).__name__ == "MissingParameter":
         return f"{name}: missing option; {help_hint}"
     value = str(_value(ctx, param, arguments) or "''")

@@ -125,13 +125,16 @@ def compare(
     """
     if len(folders) < 2:
         raise TfdistError(f"{folders[0]}: only one folder; give two benches, or more for their history")
-    slower, arms, out = given["fail_slower"], given["arm"] or (), given["out"]
+    slower = given["fail_slower"]
+    arms = given["arm"] or ()
+    out = given["out"]
     bound = None if slower is None else parse_share(slower, "--fail-slower")
     if given["fail_inconclusive"] and bound is None:
         raise TfdistError("--fail-inconclusive: give the bound, too, as --fail-slower 5%")
     if len(folders) > 2:
         stray = [option_text(name, given[name]) for name in ("fail_slower", "baseline", "same_work") if given[name]]
-        stray += [f"--export {export}"] if export else []
+        if export:
+            stray.append(f"--export {export}")
         if stray:
             raise TfdistError(f"{stray[0]}: compares two folders, and {len(folders)} were given; omit it, or give two")
         finish(partial(show_history, folders, arms, out, json=json), until_read=True)
@@ -150,4 +153,6 @@ def compare(
         typer.echo(dumps(exported(figures_of_changes(compared.changes), form)))
     code, _ = gate(compared, bound)
     wait_for_reader()
-    raise typer.Exit(0 if code is ExitCode.INCONCLUSIVE and not given["fail_inconclusive"] else code)
+    if code is ExitCode.INCONCLUSIVE and not given["fail_inconclusive"]:
+        code = ExitCode.SUCCESS
+    raise typer.Exit(code)

@@ -62,9 +62,8 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
         follower = RunFollower(find_run(run, runs_dir))
         follower.skip_to_tail(0)
         events = [message.event for message in follower.events(ended=True) if isinstance(message, Event)]
-        saved = [
-            step for event in events if event.get("event") == "checkpoint" and type(step := event.get("step")) is int
-        ]
+        steps = [event.get("step") for event in events if event.get("event") == "checkpoint"]
+        saved = [step for step in steps if type(step) is int]
         complete = tuple(manifest for manifest in complete if not saved or manifest.step <= max(saved))
         if not complete:
             what = f"RUN {run}: its last checkpoint, of step {max(saved)}, is no longer in {source.folder}"

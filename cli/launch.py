@@ -225,7 +225,9 @@ def launch(
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
         source = find_resumed(recovery, runs_dir, job.command, remote=remote, shared=inherited is not None)
         run = partial(run_launch, replace(job, source=source), selection, policy, options)
-        finish(partial(launch_detached, run, json=json, quiet=quiet) if detach else run, until_read=dry_run or json)
+        if detach:
+            run = partial(launch_detached, run, json=json, quiet=quiet)
+        finish(run, until_read=dry_run or json)
 
 
 def _inherit(source: SourceName | None, alone: bool) -> Inherit | None:

@@ -6,7 +6,7 @@ PyYAML leaves 1e-3, 0o17 and y without quotes: they are strings in its YAML. For
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
@@ -109,8 +109,9 @@ class Pods:
         """
         if "image" not in self.values:
             raise TfdistError("--image: missing option; give the container image that the pods run")
-        port = ctx.params.get("port")
-        options = KubernetesOptions(**self.values, **({} if port is None else {"port": port}))
+        options = KubernetesOptions(**self.values)
+        if ctx.params.get("port") is not None:
+            options = replace(options, port=ctx.params["port"])
         check_options(options)
         check_parameters(ctx, "manifest", (*_OF_HOSTS, *(() if job is None else _HERE)))
         if job is None:

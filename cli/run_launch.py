@@ -314,7 +314,8 @@ def _run_kept(
     """Run the job. Keeps, for the built-in training, the record that it returns."""
     job, spec = planned.job, planned.spec
     if not isinstance(spec, TrainingSpec):
-        facts, said = StrategyFacts(), set[str]()
+        facts = StrategyFacts()
+        said = set[str]()
 
         def note(message: Message) -> None:
             facts.note(message)

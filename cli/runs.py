@@ -212,7 +212,8 @@ class _Entry:
 def _row(run: Run) -> tuple[float, Row]:
     """The start, seconds since 1970, and the texts."""
     entry = _Entry.of(run)
-    run, time_s = entry.run, "" if run.wall_s is None else duration(run.wall_s)
+    time_s = "" if run.wall_s is None else duration(run.wall_s)
+    run = entry.run
     texts = (str(run.state), time_s, str(entry.hosts or ""), _decimal(entry.size), entry.what)
     every = run.name, _started(run.started), *texts, " ".join(run.reason.split())
     return run.started, dict(zip(_COLUMNS, every, strict=True))
@@ -233,7 +234,8 @@ def _benches() -> Iterator[tuple[float, Row]]:
 
 def _bench_texts(root: Path, started: float) -> tuple[str, ...]:
     """Time, hosts, size, command and turns of a bench."""
-    bench, paths = read_bench(root), BenchPaths(root)
+    bench = read_bench(root)
+    paths = BenchPaths(root)
     if bench is None:
         raise TfdistError(f"{paths.bench.name} is missing")
     until = time.monotonic() + _PATIENCE_S
@@ -293,7 +295,8 @@ def _what(run: Run) -> str:
 
 def _size(folder: Path) -> int | None:
     """Bytes of all files; None if they are too many to count. A running job may remove some meanwhile."""
-    size, until = 0, time.monotonic() + _PATIENCE_S
+    size = 0
+    until = time.monotonic() + _PATIENCE_S
     for parent, _, names in os.walk(folder):
         for name in names:
             if time.monotonic() > until:

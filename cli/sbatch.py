@@ -60,12 +60,18 @@ class SlurmJob:
         named = any(option.startswith("job-name=") for option in self.options)
         lines = [] if named else [f"job-name={shlex.quote(name)}"]
         lines += [f"nodes={self.nodes}"]
-        lines += ["exclusive"] if self.exclusive else []
-        lines += [f"gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
-        lines += ["requeue", "open-mode=append"] if requeue else []
-        lines += [f"signal=B:USR2@{signal_s}"] if signal_s is not None else []
+        if self.exclusive:
+            lines.append("exclusive")
+        if self.gpus_per_node:
+            lines.append(f"gpus-per-node={self.gpus_per_node}")
+        if requeue:
+            lines += ["requeue", "open-mode=append"]
+        if signal_s is not None:
+            lines.append(f"signal=B:USR2@{signal_s}")
         for key, equals, value in (each.partition("=") for each in self.options):
-            lines.append(f"{key}{equals}{shlex.quote(value) if ' ' in value and value[0] not in _QUOTES else value}")
+            if " " in value and value[0] not in _QUOTES:
+                value = shlex.quote(value)
+            lines.append(f"{key}{equals}{value}")
         options = "".join(f"#SBATCH --{line}\n" for line in lines)
         # Slurm gives the job our environment, in which these are for other commands.
         others = [name for name in map(variable_of, (*HOST_NAMES, *WITHOUT_EFFECT)) if name in os.environ]

@@ -81,7 +81,8 @@ def check_gpus(choice: StrategyChoice, chosen: Mapping[str, Any], machine: Machi
     ]
     limit, growth = choice.memory_limit_mb, choice.memory_growth
     memory = [] if limit is None else [option_text("memory_limit_mb", limit)]
-    memory += [option_text("memory_growth", growth)] if "memory_growth" in chosen else []
+    if "memory_growth" in chosen:
+        memory.append(option_text("memory_growth", growth))
     threads = [] if choice.gpu_threads is GpuThreads.GLOBAL else [option_text("gpu_threads", choice.gpu_threads)]
     for option, fix in (*((option, "omit it") for option in (*threads, *memory)), *nccl):
         if not machine.gpus:
@@ -240,7 +241,8 @@ def _check_ranges(spec: TrainingSpec) -> None:
         raise TfdistError(f"--set bn_momentum={spec.bn_momentum:g}: must be at least 0 and less than 1")
     if not spec.learning_rate > 0:
         raise TfdistError(f"--set learning_rate={spec.learning_rate:g}: must be positive")
-    ema, limits = spec.ema, "must be more than 0 and less than 1, as 0.999"
+    ema = spec.ema
+    limits = "must be more than 0 and less than 1, as 0.999"
     if ema is not None and not 0.0 < ema < 1.0:
         raise TfdistError(f"--set ema={ema:g}: {limits}; omit it to keep no averages")
 

@@ -81,7 +81,8 @@ def check_program(choice: StrategyChoice) -> None:
 
 def check_exchange(spec: TrainingSpec) -> None:
     """Refuse options of the exchange that this Keras, this all-reduce or a single replica would ignore."""
-    dtype, casts = f"--gradient-dtype {spec.gradient_dtype}", spec.gradient_dtype is not GradientDtype.FLOAT32
+    dtype = f"--gradient-dtype {spec.gradient_dtype}"
+    casts = spec.gradient_dtype is not GradientDtype.FLOAT32
     if casts and spec.replicas == 1:
         raise TfdistError(f"{dtype} has no effect with 1 replica, which exchanges nothing: omit it")
     # tf_keras' optimizers take a `gradient_aggregator`, Keras 3's call a private method
@@ -133,7 +134,8 @@ def check_replicas(choice: StrategyChoice, odd_number: type[TfdistError] = Tfdis
     aggregate_gradients_using_hierarchical_copy in TensorFlow's cross_device_utils.py sums two groups of `devices // 2`
     devices. Devices with the gradients 1, 10, 100 got 11.
     """
-    devices, row = choice.devices, CATALOG[choice.strategy]
+    devices = choice.devices
+    row = CATALOG[choice.strategy]
     if devices > 1 and not (choice.gpus or row.many_cpu_devices):
         raise MissingHardwareError(
             f"--devices {devices}: without GPUs {row.tf_name} uses one device of each worker, not {devices}; "

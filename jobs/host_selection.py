@@ -45,7 +45,8 @@ def hostfile_changes(
         nonlocal hosts, seen
         current = signature()
         if current not in (None, seen):
-            seen, known = current, {host.name: host for host in hosts}
+            seen = current
+            known = {host.name: host for host in hosts}
             try:
                 hosts = tuple(known.get(host.name, host) for host in read())
             except TfdistError as error:
@@ -139,7 +140,8 @@ def select_hosts(values: Mapping[str, Any]) -> HostSelection:
     if per_host is not None and per_host < 1:
         raise TfdistError(f"--workers-per-host {per_host}: must be at least 1")
     _check_commands(options.ssh, values.get("remote_prefix"))
-    hosts, interface = _named_hosts(values, options), values.get("interface", "")
+    hosts = _named_hosts(values, options)
+    interface = values.get("interface", "")
     fixed = [host.name for host in hosts if interface and host.address]
     if fixed:
         raise TfdistError(f"--interface {interface} and addr= of {fixed[0]} in the hostfile: use only one of them")
@@ -174,7 +176,8 @@ def _check_commands(ssh: str, prefix: str | None) -> None:
     for flag, key in pairwise(words):
         if flag == "-i" and "%" not in key and not Path(key).expanduser().is_file():
             raise TfdistError(f"--ssh {ssh!r}: no file {key}; give the path of a private key")
-    words, flag = (prefix or "").split(), f"--remote-prefix {prefix!r}"
+    words = (prefix or "").split()
+    flag = f"--remote-prefix {prefix!r}"
     if prefix is not None and not words:
         raise TfdistError(f"{flag}: empty; omit it")
     if words and words[0] in _TAKE_NO_COMMAND and not words[-1].endswith(("&&", ";")):
@@ -183,7 +186,8 @@ def _check_commands(ssh: str, prefix: str | None) -> None:
 
 def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
     """Hosts of --hosts or --hostfile; with srun by default those of the Slurm allocation."""
-    text, file = ",".join(values["hosts"]) if "hosts" in values else None, values.get("hostfile")
+    text = ",".join(values["hosts"]) if "hosts" in values else None
+    file = values.get("hostfile")
     if text is not None and file is not None:
         raise TfdistError(f"{_written('hosts', values)} and {_written('hostfile', values)}: use only one of them")
     in_slurm = options.transport == "srun"

@@ -153,7 +153,9 @@ def plan_request(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
     """
     inherit = options.inherit
     planned = _plan(options, machines) if inherit is None else _plan_inherited(options, inherit, machines)
-    own, recovery, source = bool(options.command), options.recovery, options.source
+    own = bool(options.command)
+    recovery = options.recovery
+    source = options.source
     flag = "" if inherit is None else inherit.flag
     saved = plan_checkpointing(planned.job, planned.spec, recovery, source, own=own, inherited=flag)
     notes = (*planned.notes, *recovery_notes(saved, recovery, source, own=own))
@@ -189,7 +191,8 @@ def with_trace(planned: PlannedLaunch, folder: str) -> PlannedLaunch:
     Raises:
         TfdistError: they cannot.
     """
-    reason, spec = why_not_traced(own=bool(planned.argv), hosts=planned.job.hosts), planned.spec
+    reason = why_not_traced(own=bool(planned.argv), hosts=planned.job.hosts)
+    spec = planned.spec
     if isinstance(spec, TrainingSpec) and spec.warmup_steps < 2:
         reason = f"the last steps of the warm-up are traced, and it has {counted(spec.warmup_steps, 'step')}"
     if reason:
@@ -198,7 +201,9 @@ def with_trace(planned: PlannedLaunch, folder: str) -> PlannedLaunch:
 
 
 def _plan(options: LaunchOptions, machines: Machines) -> PlannedLaunch:
-    choices, machine, env = options.choices, combined(machines), {**device_order(os.environ), **options.env}
+    choices = options.choices
+    machine = combined(machines)
+    env = {**device_order(os.environ), **options.env}
     servers = sum(machine.slots or 1 for host, machine in machines.items() if host.role == "ps")
     if servers:
         choices = {"ps": servers, **choices}
@@ -231,7 +236,8 @@ def _with_all_examples(spec: TrainingSpec, options: LaunchOptions) -> tuple[Trai
     """The spec of a training that is resumed with another number of workers: on as many examples, unless its length was
     chosen; and a note. What `--resume auto` finds is as long as it was when it lost workers.
     """
-    base, newest = options.base, None if options.source is None else options.source.newest
+    base = options.base
+    newest = None if options.source is None else options.source.newest
     if newest is None or not isinstance(base, TrainingSpec):
         return spec, ()
     chosen = {"steps", "epochs"} & set(options.choices)
@@ -294,7 +300,8 @@ def _plan_inherited(options: LaunchOptions, inherit: Inherit, machines: Machines
     job = only_task(planned.job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
     key = Key(os.environ.get(rules.ATTEMPT, ""), os.environ.get(BARRIER_SECRET, ""))
     rendezvous = Rendezvous(found.cluster, found.task, key) if inherit.waits else None
-    job, notes = replace(job, first_attempt=attempt), (*planned.notes, rules.task_note(found))
+    job = replace(job, first_attempt=attempt)
+    notes = (*planned.notes, rules.task_note(found))
     return replace(planned, job=job, notes=notes, rendezvous=rendezvous)
 
 

@@ -90,12 +90,16 @@ def plan_workload(
     strategy = resolved.spec.strategy
     cluster = CATALOG[strategy].has_cluster
     words = ["launch", *(["--inherit", "tf-config"] if cluster else []), "--strategy", str(strategy)]
-    words += [] if preset is None else ["--preset", preset]
+    if preset is not None:
+        words += ["--preset", preset]
     for name in () if cluster else ("workers", "devices"):
-        words += option_words(name, getattr(resolved.spec, name)) if name in CATALOG[strategy].options else []
-    words += ["--devices", str(options.gpus)] if cluster and options.gpus else []
+        if name in CATALOG[strategy].options:
+            words += option_words(name, getattr(resolved.spec, name))
+    if cluster and options.gpus:
+        words += ["--devices", str(options.gpus)]
     words += given
-    words += [] if "--start-timeout" in given else ["--start-timeout", str(START_TIMEOUT_S)]
+    if "--start-timeout" not in given:
+        words += ["--start-timeout", str(START_TIMEOUT_S)]
     words += storage_words(job.recovery, options, own=bool(job.command))
     roles = shape_of(resolved.spec).roles if cluster else ONE_POD
     for name, role in roles.items():
@@ -141,7 +145,8 @@ def _resolve(job: LaunchOptions, options: KubernetesOptions, preset: str | None)
         fix = f"a worker uses all of its --gpus {options.gpus}; omit --devices"
         raise TfdistError(f"--devices {choices['devices']}: {fix}")
     workers = choices.get("workers", WORKERS)
-    cores, gpus = range(workers * choices.get("devices", 1)), ("GPU",) * workers * options.gpus
+    cores = range(workers * choices.get("devices", 1))
+    gpus = ("GPU",) * workers * options.gpus
     machine = Machine(tuple(cores), gpus, slots=workers, hosts=max(workers, WORKERS))
     resolved = _resolve_on(machine, choices, preset)
     others = [name for name, role in shape_of(resolved.spec).roles.items() if not role.computes]
@@ -170,7 +175,9 @@ def plan_bench(
     """
     out = ["--out", "/tmp/bench" if options.folder is None else f"{options.folder}/bench"]
     kept = [] if {"--out", "--resume"} & set(words) else out
-    notes = () if options.folder or not kept else ("no --pvc: the results end with the pod; its log has the tables",)
+    notes: tuple[str, ...] = ()
+    if kept and not options.folder:
+        notes = ("no --pvc: the results end with the pod; its log has the tables",)
     return Workload(ONE_POD, ("bench", *kept, *words), command), notes
 
 

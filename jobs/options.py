@@ -201,7 +201,8 @@ def read_setting(word: str) -> tuple[str, Any]:
         raise TfdistError(f"--set {word}: no key {key!r}; {did_you_mean(key, KEYS)}")
     if not equals:
         raise TfdistError(f"--set {word}: needs a value, as --set {key}=VALUE")
-    option, text = KEYS[key], text.strip()
+    option = KEYS[key]
+    text = text.strip()
     if option.parser is not None:
         return key, option.parser(text)
     if option.choices and text not in option.choices:

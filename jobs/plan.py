@@ -70,7 +70,8 @@ def plan_training(
     if evaluator:
         check_held_out(spec, describe(spec.dataset, spec.data_dir), "--set evaluator=true")
     shape = shape_of(spec, base_port, evaluator=evaluator)
-    program = _program("graph" if CATALOG[spec.strategy].graph else "training", {**(env or {}), **_environment(spec)})
+    kind = "graph" if CATALOG[spec.strategy].graph else "training"
+    program = _program(kind, {**(env or {}), **_environment(spec)})
     return plan_job(shape, replace(program, reports_steps=True), machines)
 
 

@@ -183,9 +183,11 @@ def _with_communication(choice: Choice, machine: Machine) -> tuple[Choice, tuple
     if not undecided or not choice.gpus:
         return choice, ()
     if choice.logical_gpus is not None:
-        decided, reason = Communication.RING, "NCCL accepts each physical GPU once, not its parts"
+        decided = Communication.RING
+        reason = "NCCL accepts each physical GPU once, not its parts"
     elif any(" MIG " in name for name in machine.gpus):
-        decided, reason = Communication.RING, "NCCL does not connect MIG instances"
+        decided = Communication.RING
+        reason = "NCCL does not connect MIG instances"
     else:
         decided, reason = Communication.NCCL, "all workers have GPUs"
     return replace(choice, communication=decided), (f"communication {decided}: {reason}",)

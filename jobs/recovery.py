@@ -204,7 +204,8 @@ def _check_restarts(job: Job, spec: StrategyChoice, recovery: Recovery) -> None:
     least = recovery.policy.get("min_workers")
     if least is None:
         return
-    option, elastic = recovery.words["min_workers"], [name for name, row in CATALOG.items() if row.has_cluster]
+    option = recovery.words["min_workers"]
+    elastic = [name for name, row in CATALOG.items() if row.has_cluster]
     if spec.strategy not in elastic:
         raise TfdistError(f"{option} {under}: omit it, or use {' or '.join(elastic)}")
     if least > spec.workers:

@@ -42,7 +42,8 @@ def check_requeue(most: int | None, recovery: Recovery, inherit: Inherit | None,
     if most < 1:
         raise TfdistError(f"--requeue {most}: must be at least 1; omit it to never requeue the job")
     needed = [] if recovery.folder is not None else ["--checkpoint-dir DIR"]
-    needed += [] if own or recovery.resume == AUTO else [f"--resume {AUTO}"]
+    if not (own or recovery.resume == AUTO):
+        needed.append(f"--resume {AUTO}")
     if needed:
         raise TfdistError(f"--requeue {most}: the job would start from step 0 again; add {' '.join(needed)}")
     if inherit is not None:
@@ -122,7 +123,8 @@ def find_resumed(
     Raises:
         TfdistError: there is nothing to continue, or it is in use.
     """
-    option, auto = recovery.words.get("resume", ""), recovery.resume == AUTO
+    option = recovery.words.get("resume", "")
+    auto = recovery.resume == AUTO
     if auto and recovery.folder is None:
         raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
     if recovery.resume is None:
@@ -177,11 +179,11 @@ def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing
     """
     if saved is None:
         return ""
-    folder = Path(saved.folder)
+    has_some = "://" in saved.folder
     with suppress(OSError):
-        if "://" in saved.folder or (any(folder.iterdir()) if own else list_checkpoints(saved.folder).newest):
-            return redact_command(["tfdist", *arguments[:1], "--resume", str(run_dir), *arguments[1:]])
-    return ""
+        if not has_some:
+            has_some = any(Path(saved.folder).iterdir()) if own else bool(list_checkpoints(saved.folder).newest)
+    return redact_command(["tfdist", *arguments[:1], "--resume", str(run_dir), *arguments[1:]]) if has_some else ""
 
 
 def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:

@@ -3,7 +3,7 @@
 python -m lab.against [--benches N] [--out DIR]    # about 8 minutes for each bench, of which there are 3 N
 
 Each bench has two arms, and both versions of a program of which only one number differs: how much it computes in a step.
-Adds lines to against.csv and against_turns.csv after each bench, and continues there; then writes against.md.
+Adds lines to against.csv after each bench, and continues there; then writes against.md.
 """
 
 import argparse
@@ -22,8 +22,6 @@ from tfdist.bench.against import MOST_STARTS, PRECISION
 from tfdist.bench.compare.gate import is_too_slow
 from tfdist.bench.folder import only_writer
 from tfdist.bench.noise import FEWEST_SURE
-from tfdist.bench.reading import read_folder
-from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.statistics import ArmVerdict, Comparison, Interval
 from tfdist.bench.suites.suite import Suite
 
@@ -88,8 +86,8 @@ def _class_of(strategy: str) -> str:
     return {"one-device": "OneDeviceStrategy", "mirrored": "MirroredStrategy"}[strategy]
 
 
-def bench(folder: Path, slower: tuple[str, ...], seed: int) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Measure one bench; the rows of its arms, and those of its turns."""
+def bench(folder: Path, slower: tuple[str, ...], seed: int) -> list[dict[str, object]]:
+    """Measure one bench; the rows of its arms."""
     for name, strategies in (("base", ()), ("new", slower)):
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "train.py").write_text(program(strategies), encoding="utf-8")
@@ -105,16 +103,7 @@ def bench(folder: Path, slower: tuple[str, ...], seed: int) -> tuple[list[dict[s
     rows: list[dict[str, object]] = json.loads(done.stdout.strip().splitlines()[-1])["versions"]
     starts = json.loads((folder / "bench" / "bench.json").read_text(encoding="utf-8"))["suite"]["incarnations"]
     minutes = (time.monotonic() - began) / 60
-    return [{**row, "starts": starts, "minutes": minutes} for row in rows], turns(folder / "bench")
-
-
-def turns(root: Path) -> list[dict[str, object]]:
-    """The images/s of each turn of a bench, so that another way to compare them can be tried. Repeated: group < 0."""
-    return [
-        {"arm": arm.arm, "start": block.incarnation, "round": block.round, "group": block.group, "images_per_s": rate}
-        for arm in arms_of([read_folder(root, "")])
-        for block, rate in arm.rates.items()
-    ]
+    return [{**row, "starts": starts, "minutes": minutes} for row in rows]
 
 
 def judged(rows: pd.DataFrame, kind: str) -> tuple[bool, bool, bool]:
@@ -146,9 +135,8 @@ def measured(benches: int, out: Path, console: Console) -> pd.DataFrame:
                 continue
             console.print(f"{kind}, bench {number + 1} of {benches}")
             with tempfile.TemporaryDirectory(prefix="against-") as folder:
-                rows, of_turns = bench(Path(folder), slower, seed=number)
+                rows = bench(Path(folder), slower, seed=number)
             table = add(path, kind, number, rows)
-            add(out / "against_turns.csv", kind, number, of_turns)
     return table
 
 

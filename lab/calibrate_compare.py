@@ -1,6 +1,6 @@
 """How often `tfdist compare` is right: two simulated benches, one after the other, on noise like the recorded one.
 
-python -m lab.calibrate_compare [pairs]    # writes bench_results/calibration/compare.*
+python -m lab.calibrate_compare [pairs]    # writes bench_results/calibration/compare.md
 """
 
 import math
@@ -68,7 +68,8 @@ def simulate(pair: Pair, draw: np.random.Generator) -> tuple[Array, Array]:
     The machine drifts on between them. Arms react to drift differently, but the same in both benches.
     """
     bench = pair.bench
-    shape, turns = (bench.arms, bench.rounds), bench.arms * bench.rounds
+    shape = (bench.arms, bench.rounds)
+    turns = bench.arms * bench.rounds
     reaction = draw.uniform(0.5, 1.5, (bench.arms, 1))
     spread = np.resize([0.5, 1.0, 2.0] if bench.unequal else [1.0], bench.arms)[draw.permutation(bench.arms)]
     walk = np.cumsum(draw.standard_normal(3 * turns)) * DRIFT_SD / math.sqrt(turns)
@@ -123,8 +124,8 @@ PLAIN = [Pair(replace(DEFAULT, starts_sd=starts), anchored=False) for starts in 
 
 TEXT = """# Calibration of `tfdist compare`
 
-How often `tfdist compare` is right in simulated pairs of benches with equal arms. Written by `python -m lab.calibrate_compare`; the same figures are in
-compare.csv. A share of 5 % is known to +-{error:.1f} (standard error).
+How often `tfdist compare` is right in simulated pairs of benches with equal arms. Written by `python -m lab.calibrate_compare`.
+A share of 5 % is known to +-{error:.1f} (standard error).
 
 Noise, drift and starts are those of [statistics.md](statistics.md): turns of 3 and 6 % with the recorded tails, a machine that drifts by 6 % in the time of a bench, and goes on drifting for as
 long again before the second bench. An arm reacts to drift by half to one and a half times as much as the machine, the same in both benches. "machine": how much its speed
@@ -169,7 +170,7 @@ def row(pairs: int, pair: Pair) -> dict[str, float | str | bool]:
 
 
 def main(pairs: int) -> None:
-    """Write compare.csv and compare.md."""
+    """Write compare.md."""
     with ProcessPoolExecutor() as pool:
         table = pd.DataFrame(list(pool.map(partial(row, pairs), [*PAIRS, *MACHINES, *PLAIN])))
     moved = table.jump_sd > 0
@@ -180,7 +181,6 @@ def main(pairs: int) -> None:
         rows=len(table),
         **{name: markdown(part, NAMES, MISSES) for name, part in parts.items()},
     )
-    table.to_csv(ROOT / "calibration" / "compare.csv", index=False, float_format="%.4g", lineterminator="\n")
     (ROOT / "calibration" / "compare.md").write_text(text, encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """How often the intervals and verdicts of bench/statistics.py are right: simulated on noise like the recorded one.
 
-python -m lab.calibrate_statistics [benches]    # writes bench_results/calibration/statistics.*, versions.csv
+python -m lab.calibrate_statistics [benches]    # writes bench_results/calibration/statistics.md
 """
 
 import math
@@ -116,7 +116,8 @@ def positions(arms: int, pairs: bool, draw: np.random.Generator) -> Array:
     if not pairs:
         return draw.permutation(arms)
     half = arms // 2
-    first, swapped = 2 * draw.permutation(half), draw.integers(0, 2, half)
+    first = 2 * draw.permutation(half)
+    swapped = draw.integers(0, 2, half)
     return np.concatenate([first + swapped, first + 1 - swapped])
 
 
@@ -251,8 +252,7 @@ VERSION_BENCHES = 1000
 TEXT = """# Calibration of intervals and verdicts
 
 How often the intervals and verdicts of `bench/statistics.py` are right in simulated benches of equal arms. Written by
-`python -m lab.calibrate_statistics`; the same figures are in statistics.csv and versions.csv. Each row is of {benches} benches (of
-two versions, of 1,000): a share of 95 % is known to +-{error:.1f} (standard error).
+`python -m lab.calibrate_statistics`. Each row is of {benches} benches (of two versions, of 1,000): a share of 95 % is known to +-{error:.1f} (standard error).
 
 - "turn": the standard deviation of a turn, given arm and round, in %. Drawn from the step times of the recorded windows (heavy tails).
 - "starts": that of an arm's throughput from one start of its processes to the next, in %.
@@ -359,7 +359,7 @@ def rows_that_miss(table: pd.DataFrame, misses: Misses) -> int:
 
 
 def main(benches: int) -> None:
-    """Simulate all scenarios, and write statistics.csv, versions.csv and statistics.md."""
+    """Simulate all scenarios, and write statistics.md."""
     with ProcessPoolExecutor() as pool:
         table = pd.DataFrame(list(pool.map(partial(row, benches), [*FOUR, *OTHERS])))
         versions = pd.DataFrame(list(pool.map(partial(row_of_versions, VERSION_BENCHES), VERSIONS)))
@@ -391,8 +391,6 @@ def write(table: pd.DataFrame, versions: pd.DataFrame, benches: int) -> None:
             for arms, (fewest, sure) in GATES.items()
         ),
     )
-    for name, each in {"statistics": table, "versions": versions}.items():
-        each.to_csv(folder / f"{name}.csv", index=False, float_format="%.4g", lineterminator="\n")
     (folder / "statistics.md").write_text(text, encoding="utf-8")
 
 

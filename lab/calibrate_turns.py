@@ -4,7 +4,7 @@
 2. An arm alone against the same arm beside parked neighbours, which are started and ended several times meanwhile.
 3. The same arm twice (A/A): in turns, and in fresh processes for each turn.
 
-Writes turns.md and turns.csv; the suites of the A/A benches stay in a temporary folder.
+Writes turns.md; the suites of the A/A benches stay in a temporary folder.
 """
 
 import json
@@ -17,16 +17,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from statistics import fmean, stdev
+from statistics import fmean
 
-import pandas as pd
 import psutil
 from rich.console import Console
-from scipy.stats import t
 
 from tfdist.bench.arm_process import ArmStart, News, start_arm
 from tfdist.bench.design import Block
 from tfdist.bench.group import Group
+from tfdist.bench.mean import over_seeds
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
@@ -150,18 +149,16 @@ def beside_neighbours(arms: Arms) -> Figure:
         alone.append(arms.rates(measured, "multiworker", TURNS))
     measured.end()
     means = [fmean(map(math.log, rates)) for rates in alone]
-    differences = [
-        fmean(map(math.log, rates)) - (before + after) / 2
+    ratios = [
+        math.exp(fmean(map(math.log, rates)) - (before + after) / 2)
         for rates, before, after in zip(beside, means[:-1], means[1:], strict=True)
     ]
+    mean = over_seeds(ratios)
+    assert mean is not None
+    assert mean.interval is not None
     what = f"multiworker beside {len(NEIGHBOURS)} parked arms, over alone"
-    return Figure(what, *interval(differences), "ratio", f"{PHASES} times {TURNS} turns each, alternating")
-
-
-def interval(logs: Sequence[float]) -> tuple[float, float, float]:
-    """The geometric mean of ratios with Student's 95 % interval."""
-    half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
-    return math.exp(fmean(logs)), math.exp(fmean(logs) - half), math.exp(fmean(logs) + half)
+    note = f"{PHASES} times {TURNS} turns each, alternating"
+    return Figure(what, mean.value, mean.interval.low, mean.interval.high, "ratio", note)
 
 
 def equal_arms(root: Path, isolated: bool) -> Iterator[Figure]:
@@ -213,7 +210,6 @@ def main(out: Path) -> None:
             console.print(f"{figure.what}: {figure.value:.3f} {figure.unit}")
         out.mkdir(parents=True, exist_ok=True)
         (out / "turns.md").write_text(markdown(figures), encoding="utf-8")
-        pd.DataFrame(figures).to_csv(out / "turns.csv", index=False, float_format="%.6g")
 
     with tempfile.TemporaryDirectory(prefix="tfdist-calibrate-") as folder:
         arms = Arms(Path(folder) / "arms")

@@ -8,11 +8,11 @@ The same suite is measured twice, then with a burn in one arm that makes its ste
 import argparse
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.commands import TFDIST
 from tfdist.bench.compare.folders import ComparedFolders, compare_folders
 from tfdist.bench.compare.page import gate, sentences
 from tfdist.bench.environment import environment_of
@@ -74,8 +74,7 @@ def bench(folder: Path, name: str, text: str) -> None:
     """Run one bench."""
     suite = folder / f"{name}.toml"
     suite.write_text(text)
-    argv = [sys.executable, "-m", "tfdist", "bench", "--suite", str(suite), "--out", str(folder / name), "--quiet"]
-    subprocess.run(argv, check=True)
+    subprocess.run([TFDIST, "bench", "--suite", str(suite), "--out", str(folder / name), "--quiet"], check=True)
 
 
 def section_of(key: str, title: str, compared: ComparedFolders) -> Section:
@@ -112,7 +111,8 @@ def report(folder: Path, out: Path) -> Path:
     facts = environment_of([record for each in folders for record in each.records])
     warnings = [warning for each in folders for warning in turn_warnings(summarize([each]))]
     commands = ["python -m lab.check_compare"]
-    title, sections = "Does compare find what changed?", (same, burned)
+    title = "Does compare find what changed?"
+    sections = (same, burned)
     page = write_page(Page(title, headline, sections, facts, tuple(warnings), tuple(commands)), out)
     for name in names:
         shutil.rmtree(out / name, ignore_errors=True)

@@ -9,20 +9,20 @@ at 1 Gbit/s, and 2 to 4 at 100 Mbit/s.
 
 import argparse
 import math
-import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import pandas as pd
 
+from lab import cpu_share
 from tests.integration.launcher import Launcher
-from tests.integration.namespaces import Network, missing, network
+from tests.integration.namespaces import missing, network
 from tests.integration.sshd import pid_file
 from tfdist.bench.environment import environment_of
 from tfdist.bench.predict.curve import ScalingCurve
@@ -39,7 +39,6 @@ FITS = ((2,), (2, 3))
 """Numbers of hosts of the arms that a prediction is fitted to."""
 FITTED, SLOW = 1000, 100
 """Mbit/s."""
-CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 PERIOD_US = 10_000
 SHARE = 0.35
 """Part of a core that each host has: two hosts share a core; the kernel needs the rest for their packets."""
@@ -95,27 +94,11 @@ class Compared:
         return self.low <= self.measured <= self.high
 
 
-@contextmanager
-def equal_shares(net: Network) -> Iterator[None]:
-    """Each host has `SHARE` of a core: its sshd and all its children are in a cgroup of their own."""
-    groups = [CPU_GROUPS / host.namespace for host in net.hosts]
-    try:
-        for host, group in zip(net.hosts, groups, strict=True):
-            group.mkdir()
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(round(SHARE * PERIOD_US)))
-            (group / "cgroup.procs").write_text(pid_file(host).read_text().strip())
-        yield
-    finally:
-        for group in groups:
-            for pid in (group / "cgroup.procs").read_text().split() if group.exists() else ():
-                (CPU_GROUPS / "cgroup.procs").write_text(pid)
-            group.rmdir()
-
-
 def measure(folder: Path, rounds: int) -> None:
     """Write the folders `sweep`, `fitted` and `slow`."""
-    with network(folder, HOSTS[-1]) as net, equal_shares(net):
+    with network(folder, HOSTS[-1]) as net, ExitStack() as shares:
+        for host in net.hosts:  # its sshd, and so all that is started through it
+            shares.enter_context(cpu_share.limited(int(pid_file(host).read_text()), SHARE, PERIOD_US))
         launcher = Launcher(net, Path(sys.executable), folder)
         two, every = (",".join(host.name for host in net.hosts[:number]) for number in (HOSTS[0], HOSTS[-1]))
         try:
@@ -152,7 +135,8 @@ def run(launcher: Launcher, command: str, *arguments: str) -> None:
 
 def compare(folder: Path) -> tuple[list[Compared], Prediction]:
     """Predicted with the arms over two, or two and three, hosts at 1 Gbit/s alone, and measured."""
-    found, last = [], None
+    found = []
+    last = None
     for fitted, (mbit, name) in product(FITS, ((FITTED, "fitted"), (SLOW, "slow"))):
         rows = {row.arm: row for row in summarize([read_folder(folder / name, "")])}
         measured = [rows[f"multiworker/{number}"] for number in HOSTS]
@@ -166,7 +150,8 @@ def compare(folder: Path) -> tuple[list[Compared], Prediction]:
 
 
 def _compared(fitted: tuple[int, ...], mbit: int, curve: ScalingCurve, index: int, row: ArmRow) -> Compared:
-    point, limits = curve.points[index], curve.points[index].interval
+    point = curve.points[index]
+    limits = point.interval
     if row.images_per_s is None:
         raise SystemExit(f"{row.arm} at {mbit} Mbit/s was not measured: {row.reason}")
     low, high = (row.spread.low, row.spread.high) if row.spread else (math.nan, math.nan)
@@ -274,12 +259,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--measured", type=Path, help="a folder with sweep, fitted and slow")
     options = parser.parse_args()
-    why = "" if options.measured else missing() or ("" if os.access(CPU_GROUPS, os.W_OK) else "no CPU cgroups")
-    if why:
-        raise SystemExit(f"check_prediction: {why}")
     if options.measured:
         print(report(options.measured, options.out))
         return
+    reason = missing() or cpu_share.missing()
+    if reason:
+        raise SystemExit(f"check_prediction: {reason}")
     folder = Path(tempfile.mkdtemp(prefix="tfdist-prediction-"))
     print(f"measuring in {folder}", flush=True)
     measure(folder, options.rounds)

@@ -1,10 +1,9 @@
 """Seconds from starting a training to the end of its first step on all workers, with tfdist and without it.
 
-Each round starts every case in shuffled order by three methods: `tfdist launch --preset cpu`; the same training as bare
-scripts, a process for each task, on the same cores and with as many threads (lab/bare/tensorflow_training.py: the loop
-of TensorFlow's tutorials, but with the legacy Adam, as tfdist has it: with theirs the first step is twice as late); and
-torchrun, where torch has a counterpart. The first step of parameter-server has ended once every worker's first step is
-applied.
+Each round starts every case in shuffled order by two methods: `tfdist launch --preset cpu`, and the same training as bare
+scripts, a process for each task, on the same cores and with as many threads (lab/bare_training.py: the loop of
+TensorFlow's tutorials, but with the legacy Adam, as tfdist has it: with theirs the first step is twice as late). The
+first step of parameter-server has ended once every worker's first step is applied.
 """
 
 import argparse
@@ -13,13 +12,11 @@ import os
 import random
 import select
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -35,8 +32,7 @@ from tfdist.launch.machine import local_machines
 from tfdist.strategies.options import LEGACY_KERAS
 
 ROUNDS = 10
-TORCH = "torch==2.13.0"
-BARE = Path(__file__).with_name("bare")
+BARE = Path(__file__).with_name("bare_training.py")
 TIMEOUT_S = 300
 WINDOWS = ("--set", "warmup_steps=2", "--set", "steps_per_window=1")
 """One step each, so that the first `step` events are those of single steps."""
@@ -56,14 +52,12 @@ class Case:
     """Options of `tfdist launch`, without the dashes."""
     steps: int = 1
     """Steps until each worker has trained one."""
-    torch_processes: int = 0
-    """0: torch has no counterpart."""
 
 
 CASES: Mapping[str, Case] = {
-    "one-device": Case(torch_processes=1),
+    "one-device": Case(),
     "mirrored": Case({"devices": 2}),
-    "multiworker": Case({"workers": 2}, torch_processes=2),
+    "multiworker": Case({"workers": 2}),
     "parameter-server": Case({"workers": 2, "ps": 1}, steps=2),
 }
 Times = dict[str, dict[str, list[float]]]
@@ -112,7 +106,8 @@ def failed(what: str, stderr: Path) -> SystemExit:
 
 def with_tfdist(name: str, folder: Path) -> float:
     """Seconds until the launcher has received the first step of all leading tasks."""
-    case, stderr = CASES[name], folder / "stderr"
+    case = CASES[name]
+    stderr = folder / "stderr"
     counts = [word for option, count in case.counts.items() for word in (f"--{option}", str(count))]
     output = ["--quiet", "--runs-dir", str(folder / "runs")]
     start = time.time()
@@ -140,22 +135,16 @@ def with_bare_scripts(name: str, folder: Path) -> float:
         threads = {option: value for option, value in plan.program.env.items() if option.endswith("_THREADS")}
         env = {LEGACY_KERAS: "1", **threads, **({"TF_CONFIG": config} if config else {})}
         pinned = ["taskset", "--cpu-list", ",".join(map(str, plan.cores))] if plan.cores else []
-        argv = [*pinned, PYTHON, str(BARE / "tensorflow_training.py"), name]
+        argv = [*pinned, PYTHON, str(BARE), name]
         commands.append(Command(argv, env, marks=plan.task.name in job.leading))
     return until_marks(commands, f"the bare scripts of {name}", folder)
 
 
-def with_torchrun(torchrun: str, name: str, folder: Path) -> float:
-    """Seconds until the last of the processes has printed its first step."""
-    processes = CASES[name].torch_processes
-    argv = [torchrun, "--standalone", f"--nproc-per-node={processes}", str(BARE / "torch_training.py")]
-    command = Command(argv, {"OMP_NUM_THREADS": "1"}, marks=processes)
-    return until_marks([command], f"torchrun of {name}", folder)
-
-
 def until_marks(commands: Sequence[Command], what: str, folder: Path) -> float:
     """Seconds from the start of the first command to the latest mark, once all commands have printed theirs."""
-    start, ends, stderr = time.time(), [], folder / "stderr"
+    start = time.time()
+    ends = []
+    stderr = folder / "stderr"
     with started(commands, stderr) as processes:
         tasks = zip(processes, commands, strict=True)
         left = {process.stdout: each.marks for process, each in tasks if process.stdout is not None}
@@ -175,27 +164,9 @@ def until_marks(commands: Sequence[Command], what: str, folder: Path) -> float:
     return max(ends) - start
 
 
-def find_torchrun(venv: Path | None, own_venv: Path) -> str | None:
-    """The torchrun of `venv`, or of `own_venv`, which is created if it has none; None, with a message: not possible."""
-    torchrun = (venv or own_venv) / "bin" / "torchrun"
-    if torchrun.exists():
-        return str(torchrun.absolute())
-    if venv is not None:
-        raise SystemExit(f"--torch {venv}: has no bin/torchrun; install torch there, or omit it")
-    print(f"installing {TORCH} in {own_venv}", file=sys.stderr)
-    python = str(own_venv / "bin" / "python")
-    for argv in ([PYTHON, "-m", "venv", str(own_venv)], [python, "-m", "pip", "install", TORCH]):
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if done.returncode:
-            reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-            print(f"no column of torch, because it cannot be installed: {' '.join(reason)}", file=sys.stderr)
-            return None
-    return str(torchrun.absolute())
-
-
 def measure(cases: Sequence[str], methods: Mapping[str, Method], rounds: int, out: Path | None) -> Times:
     """Time all cases in turns. Each method starts the first case before, to read files into memory."""
-    pairs = [(case, method) for case in cases for method in methods if method != "torch" or CASES[case].torch_processes]
+    pairs = [(case, method) for case in cases for method in methods]
     turns = [(case, method) for case, method in pairs if case == cases[0]]
     warmups = len(turns)
     for number in range(rounds):
@@ -237,15 +208,9 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the seconds of each round")
-    parser.add_argument("--torch", type=Path, metavar="VENV", help="a virtual environment with torch")
-    default = Path(__file__).parents[1] / ".venv-torch"
-    parser.add_argument("--torch-venv", type=Path, default=default, help=f"created with {TORCH}, unless --torch is set")
     options = parser.parse_args()
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # all train on the CPU
     methods: dict[str, Method] = {"tfdist": with_tfdist, "TensorFlow": with_bare_scripts}
-    torchrun = find_torchrun(options.torch, options.torch_venv)
-    if torchrun is not None:
-        methods["torch"] = partial(with_torchrun, torchrun)
     times = measure(options.cases, methods, options.rounds, options.json)
     Console(highlight=False, width=WIDTH).print(table_of(times, list(methods)))
 

@@ -48,7 +48,8 @@ def hosts_ready(folder: Path, ssh: Path | None) -> Table:
 def ready(ssh: Path, hosts: Sequence[str], runs: Path) -> tuple[float, float]:
     """Seconds until the first no-op task was started, and until the command has exited."""
     options = ["--hosts", ",".join(hosts), "--ssh", str(ssh), "--runs-dir", str(runs)]
-    start, older = time.time(), set(runs.glob("*"))
+    start = time.time()
+    older = set(runs.glob("*"))
     argv = [TFDIST, "launch", "--strategy", "multiworker", *options, "--quiet", "--", *NO_OP]
     subprocess.run(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     end = time.time()

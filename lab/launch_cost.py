@@ -83,7 +83,8 @@ def watch_training(runs: Path) -> str:
     try:
         steps_before = wait_for_steps(runs, 4)
         ours = [psutil.Process(launcher.pid), *psutil.Process(launcher.pid).children()]
-        cpu_before, start = cpu_s(ours), time.perf_counter()
+        cpu_before = cpu_s(ours)
+        start = time.perf_counter()
         time.sleep(TRAINING_S)  # the length of the measurement
         used, watched = cpu_s(ours) - cpu_before, time.perf_counter() - start
         steps = step_events(runs) - steps_before

@@ -31,12 +31,19 @@ from tfdist.strategies.options import Communication
 RESULTS = Path(__file__).parents[1] / "bench_results"
 PUBLISHED = RESULTS / "prediction" / "published.csv"
 SWEEP = RESULTS / "collectives-2-hosts-1gbit"
-RING, ASYNC = "MultiWorkerMirrored ring 1 Gbit/s", "asynchronous parameter servers"
-"""Families that have a calculation of their own."""
-BATCH, RING_BYTES, RING_LINK = 32, 14.04e6, RingLink(940e6 / 8)
-"""Values of the ring's family; iperf3 measured 933 to 947 Mbit/s."""
-SERVERS, NULL_STEP_100MB_S = 16, 0.147
-"""Values of the asynchronous family; the null step is that of one worker. Inception-v3 has 95 MB of parameters."""
+# families that have a calculation of their own
+RING = "MultiWorkerMirrored ring 1 Gbit/s"
+ASYNC = "asynchronous parameter servers"
+BATCH = 32
+"""Of each device, in the ring's family."""
+RING_BYTES = 14.04e6
+"""Gradients of its model."""
+RING_LINK = RingLink(940e6 / 8)
+"""Its network; iperf3 measured 933 to 947 Mbit/s."""
+SERVERS = 16
+"""Parameter servers of the asynchronous family."""
+NULL_STEP_100MB_S = 0.147
+"""A step of one of its workers that computes nothing. Inception-v3 has 95 MB of parameters."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,8 @@ def _ring_point(series: Series, exchange_s: float) -> HeldOut:
 def _predicted(
     one_s: float, exchange_s: float, measured: Sequence[int], rests: np.ndarray, devices: int
 ) -> tuple[float, Interval]:
-    grid, ones = np.array([float(devices)]), np.ones((DRAWS, 1))
+    grid = np.array([float(devices)])
+    ones = np.ones((DRAWS, 1))
     parts = with_rest(Parts(one_s * ones, 0 * ones, exchange_s * ones, 0 * ones), grid, measured, ones * rests)
     return _with_interval(grid / parts.total, devices, measured)
 
@@ -158,7 +166,9 @@ def _async_point(series: Series) -> HeldOut:
     """A null step computes nothing: all of one worker's step is taken for service. Inception-v3: service of 100 MB."""
     (known, rate), (devices, _) = series.rates.items()
     if known == 1:
-        compute_s, service_s, batch = 0.0, 1 / rate, 1
+        compute_s = 0.0
+        service_s = 1 / rate
+        batch = 1
     else:
         service_s, batch = NULL_STEP_100MB_S, BATCH
         compute_s = float(brentq(lambda s: batch * _served(known, s, service_s) - rate, 1e-6, known * batch / rate))

@@ -51,9 +51,8 @@ def private_sshd(folder: Path) -> Iterator[Path]:
         port = free.getsockname()[1]
     client = write_configuration(folder, port)
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(
-            exist_ok=True
-        )  # sshd requires it for privilege separation; its package creates it only at boot
+        # sshd requires it for privilege separation; its package creates it only at boot.
+        Path("/run/sshd").mkdir(exist_ok=True)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([server, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
     try:

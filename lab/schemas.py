@@ -75,7 +75,8 @@ class _ReportFile(_Report, total=False):
 @cache
 def schema_of(kind: Any) -> dict[str, Any]:
     """The schema of values of a type, as `typed_json.from_json` reads them; floats also accept integers."""
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    arguments = get_args(kind)
     if kind is Any:
         return {}
     if kind in SIMPLE:
@@ -116,7 +117,8 @@ def _any_of(options: list[dict[str, Any]]) -> dict[str, Any]:
 def _object(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
-        names, required = list(hints), sorted(kind.__required_keys__)
+        names = list(hints)
+        required = sorted(kind.__required_keys__)
     else:
         names = [each.name for each in fields(kind)]
         required = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]

@@ -83,14 +83,16 @@ def parse_tf_config(text: str, variable: str = "TF_CONFIG", names: Mapping[str, 
         if not all(isinstance(hosts, list) for hosts in config["cluster"].values()):
             raise TypeError
         given = {str(name): tuple(map(str, hosts)) for name, hosts in config["cluster"].items() if hosts}
-        name, index = str(config["task"]["type"]), int(config["task"]["index"])
+        name = str(config["task"]["type"])
+        index = int(config["task"]["index"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         shape = 'JSON with lists of addresses under "cluster", and "type" and "index" under "task"'
         raise TfdistError(f"{variable}={text!r}: must be {shape}; correct or unset it") from None
     unknown = sorted({*given, name} - names.keys())
     if unknown:
         raise TfdistError(f"{variable}: unknown task type {unknown[0]!r}; use {', '.join(names)}")
-    addresses, task = {names[each]: hosts for each, hosts in given.items()}, Task(names[name], index)
+    addresses = {names[each]: hosts for each, hosts in given.items()}
+    task = Task(names[name], index)
     if len(addresses) < len(given):
         raise TfdistError("TF_CONFIG: its cluster has a master and a chief, which are the same; remove one of them")
     outside = task.role == "evaluator" and "evaluator" not in addresses  # as in TensorFlow's guide

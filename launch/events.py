@@ -130,7 +130,8 @@ def report_failures() -> None:
     """
     if "TFDIST_EVENTS_FD" not in os.environ or getattr(sys.excepthook, "reports", False):
         return
-    previous, process = sys.excepthook, os.getpid()
+    previous = sys.excepthook
+    process = os.getpid()
 
     def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, Exception) and os.getpid() == process:
@@ -153,7 +154,8 @@ def report_failure(error: BaseException, kind: str | None = None) -> None:
             causes.append(f"{type(before).__qualname__}: {_bounded(str(before))}")
             cause = before
         kind = type(error).__qualname__ if kind is None else kind
-        places, message = list(walk_tb(error.__traceback__)), _bounded(str(error))
+        places = list(walk_tb(error.__traceback__))
+        message = _bounded(str(error))
         # the innermost line of the user's program; else the innermost one
         place = program_line(places[::-1]) or (_text(*places[-1]) if places else "")
         emit("failed", type=kind, message=message, where=place, causes=_bounded("\n".join(causes)))

@@ -30,11 +30,14 @@ def near_gpus(devices: int, tasks: int, machine: Machine) -> tuple[tuple[int, ..
     for task in range(tasks):
         gpu_cores = machine.gpu_cores[task * devices : (task + 1) * devices]
         near = dict.fromkeys(core for cores in gpu_cores for core in cores)
-        # the node of a GPU may be unknown: then it has no cores
-        nodes.append(tuple(core for core in near if core in machine.cores) if all(gpu_cores) else ())
+        if all(gpu_cores):
+            nodes.append(tuple(core for core in near if core in machine.cores))
+        else:  # the node of a GPU may be unknown: then it has no cores
+            nodes.append(())
     shares = []
     for task, cores in enumerate(nodes):
-        index, count = nodes[:task].count(cores), nodes.count(cores)
+        index = nodes[:task].count(cores)
+        count = nodes.count(cores)
         if len(cores) >= count:
             cores = cores[index * len(cores) // count : (index + 1) * len(cores) // count]
         shares.append(() if len(cores) == len(machine.cores) else tuple(sorted(cores)))
@@ -247,7 +250,9 @@ def _plan_host(
         if near and index is not None:
             cores = near[index]
         argv = (machine.python, *program.argv) if program.python else program.argv
-        port = None if follows else base_port + position if base_port else base_port
+        port = None
+        if not follows:
+            port = base_port + position if base_port else base_port
         plans[task] = TaskPlan(task, host, replace(program, env=env, argv=argv), cores, port)
     return plans
 
@@ -330,7 +335,8 @@ def program_of(command: tuple[str, ...], env: Mapping[str, str], machines: Machi
     """
     program, *arguments = command
     check = not any(host.chdir or not host.local for host in machines)
-    cwd, on_path = str(Path.cwd()), shutil.which(program) is not None
+    cwd = str(Path.cwd())
+    on_path = shutil.which(program) is not None
     is_python = program in ("python", "python3")
     words = tuple(arguments) if is_python else command
     if is_python or (program.endswith(".py") and (Path(program).is_file() or not on_path)):

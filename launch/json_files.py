@@ -97,7 +97,8 @@ def at_most(file: BinaryIO, limit: int, path: Path | str) -> bytes:
     Raises:
         OSError: it has more than `limit` bytes.
     """
-    parts, left = list[bytes](), limit
+    parts = list[bytes]()
+    left = limit
     while left >= 0 and (data := file.read(min(_CHUNK, left + 1))):  # in chunks: read(N) takes N bytes at once
         parts.append(data)
         left -= len(data)

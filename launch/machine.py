@@ -54,7 +54,9 @@ def _hosts_for(role: str, count: int, slots: Mapping[Host, int | None]) -> list[
         if count and not shared:
             raise TfdistError(f"no host accepts a {role}: give a host role={role}, or drop role= from one")
         return [shared[index % len(shared) if role == "ps" else 0] for index in range(count)]
-    hosts = [host for host, number in dedicated.items() for _ in range(count if number is None else min(number, count))]
+    hosts = []
+    for host, number in dedicated.items():
+        hosts += [host] * (count if number is None else min(number, count))
     if len(hosts) < count:
         available = ", ".join(f"{host.name}:{number}" for host, number in dedicated.items()) or "no host"
         option = "--workers-per-host N or " if role == "worker" else ""

@@ -89,7 +89,10 @@ def parse_bandwidth(text: str, flag: str) -> float:
         TfdistError: anything else; a number without a unit, too.
     """
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(bit|b)(/s|ps|)", text.strip(), re.IGNORECASE)
-    value = float(match[1]) * _PREFIXES[match[2].casefold()] / (1 if match[3] == "B" else 8) if match else 0.0
+    value = 0.0
+    if match:
+        bits = 1 if match[3] == "B" else 8
+        value = float(match[1]) * _PREFIXES[match[2].casefold()] / bits
     if value <= 0:
         raise TfdistError(f"{flag} {text}: give a bandwidth, as 10Gbit, 100Mbit/s or 1.2GB/s")
     return value
@@ -104,7 +107,8 @@ def parse_counts(text: str, flag: str, least: int = 1) -> tuple[int, ...]:
     Raises:
         TfdistError: no integers of at least `least` in ascending order, or dots between other numbers.
     """
-    parts, numbers = [part.strip() for part in text.split(",")], [0]
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [0]
     for index, part in enumerate(parts):
         if part == "..." and 2 <= index < len(parts) - 1 and re.fullmatch("[0-9]{1,9}", parts[index + 1]):
             before, last, end = *numbers[-2:], int(parts[index + 1])

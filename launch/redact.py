@@ -121,7 +121,9 @@ def redact_command(argv: Sequence[str]) -> str:
 def redact_arguments(argv: Sequence[str]) -> list[str]:
     """Arguments with *** in place of the value of each secret name, as in `--token X` and `TOKEN=X`, and of what
     `redact_text` masks."""
-    curl, words, line = any(map(_CURL.search, argv)), [], " ".join(argv)
+    curl = any(map(_CURL.search, argv))
+    words = []
+    line = " ".join(argv)
     programs = [(pattern, found[0]) for pattern, program in _PROGRAMS if (found := program.search(line))]
     for before, word in zip(("", *argv), argv, strict=False):
         is_flag = re.fullmatch(r"--[A-Za-z][\w-]*(=.*)?|-[A-Za-z]", word, re.DOTALL)
@@ -178,7 +180,9 @@ def safe_text(text: str) -> str:
 
 def _without_keys(text: str) -> str:
     """The text with *** in place of each line between BEGIN and END, and of what is left of a key that was cut off."""
-    parts, done, marks = [], 0, list(_PEM.finditer(text))
+    parts = []
+    done = 0
+    marks = list(_PEM.finditer(text))
     if not marks:
         return text
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
@@ -186,7 +190,8 @@ def _without_keys(text: str) -> str:
             continue
         start, end = mark.end(), mark.end()
         if mark[1] == "END":
-            start, end = _key_start(text, done, mark.start()), mark.start()
+            start = _key_start(text, done, mark.start())
+            end = mark.start()
         elif following and following[1] == "END" and following.start() - start <= _LARGEST_KEY:
             end = following.end()
         else:
@@ -199,7 +204,8 @@ def _without_keys(text: str) -> str:
 
 def _key_end(text: str, start: int) -> int:
     """End of the line at `start` and of those after it that look like lines of a key, of which the last is short."""
-    end, in_key = _line_end(text, start), False
+    end = _line_end(text, start)
+    in_key = False
     while end < len(text):
         following = _line_end(text, end + 1)
         is_full = _KEY_LINE.search(text, end + 1, following) is not None
@@ -234,9 +240,13 @@ def _masked(text: str, named: "re.Pattern[str]", value: "re.Pattern[str]") -> It
         yield text[done : match.end()]
         done = match.end()
         before, name = match.groups()
-        secret = value.match(text, done) if is_secret(name) or (before and _SIGNATURE.search(name)) else None
+        if not is_secret(name) and not (before and _SIGNATURE.search(name)):
+            continue
+        secret = value.match(text, done)
         if secret is not None and not is_count(name, text, done):
-            quote = secret[0][0] if secret[0][:1] in ("'", '"') and before in ("'", '"') else ""
+            quote = ""
+            if secret[0][:1] in ("'", '"') and before in ("'", '"'):
+                quote = secret[0][0]
             yield f"{quote}{REDACTED}{quote}"
             done = secret.end()
     yield text[done:]

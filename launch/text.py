@@ -66,7 +66,8 @@ def visible(line: str, colors: bool) -> str:
         if text := token["text"]:
             cells += " " * (column - len(cells))
             cells[column : column + len(text)] = [attributes + text[0], *text[1:]]
-            column, attributes = column + len(text), ""
+            column += len(text)
+            attributes = ""
         elif token["move"]:
             column = 0 if token["move"] == "\r" else max(0, column - 1)
         elif colors and _COLOR.fullmatch(token[0]):

@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from tfdist.launch.agent_program.text import MAX_INTEGER, why_refused
 
@@ -112,9 +112,11 @@ def from_json(value: Any, kind: type[T]) -> T:
 @cache
 def _reader(kind: Any) -> _Read:
     """The function that reads this kind; made once, because a report reads a million values."""
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    arguments = get_args(kind)
     if origin is Annotated:
-        read, rule = _reader(arguments[0]), arguments[1]
+        read = _reader(arguments[0])
+        rule = arguments[1]
 
         def limited(value: Any) -> Any:
             result = read(value)
@@ -147,7 +149,7 @@ def shown(value: Any) -> str:
     return (repr(value) if isinstance(value, int | float | str | None) else type(value).__name__)[:80]
 
 
-def _refuse(value: Any, expected: str) -> Any:
+def _refuse(value: Any, expected: str) -> NoReturn:
     raise ValueError(f"{shown(value)} is not {expected}")
 
 
@@ -158,21 +160,40 @@ def _read_any(value: Any) -> Any:
     return value
 
 
+def _read_int(value: Any) -> int:
+    if type(value) is int and -MAX_INTEGER <= value < MAX_INTEGER:
+        return value
+    _refuse(value, "an integer of 64 bits")
+
+
+def _read_float(value: Any) -> float:
+    if type(value) in (int, float) and abs(value) < 1.7e308:
+        return float(value)
+    _refuse(value, "a finite number")
+
+
 def _read_str(value: Any) -> str:
-    return value if type(value) is str and (value.isascii() or not why_refused(value, 0)) else _refuse(value, "a text")
+    if type(value) is str and (value.isascii() or not why_refused(value, 0)):
+        return value
+    _refuse(value, "a text")
+
+
+def _read_bool(value: Any) -> bool:
+    return value if type(value) is bool else _refuse(value, "true or false")
+
+
+def _read_null(value: Any) -> None:
+    if value is not None:
+        _refuse(value, "null")
 
 
 _SCALARS: Mapping[Any, _Read] = {
     Any: _read_any,
-    int: lambda value: (
-        value if type(value) is int and -MAX_INTEGER <= value < MAX_INTEGER else _refuse(value, "an integer of 64 bits")
-    ),
-    float: lambda value: (
-        float(value) if type(value) in (int, float) and abs(value) < 1.7e308 else _refuse(value, "a finite number")
-    ),
+    int: _read_int,
+    float: _read_float,
     str: _read_str,
-    bool: lambda value: value if type(value) is bool else _refuse(value, "true or false"),
-    NoneType: lambda value: _refuse(value, "null") if value is not None else None,
+    bool: _read_bool,
+    NoneType: _read_null,
 }
 
 
@@ -206,7 +227,8 @@ def _read_tuple(kinds: tuple[Any, ...]) -> _Read:
 def _read_object(kind: Any) -> _Read:
     hints = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
-        names, required = list(hints), set(kind.__required_keys__)
+        names = list(hints)
+        required = set(kind.__required_keys__)
     else:
         given = [each for each in fields(kind) if each.init]
         names = [each.name for each in given]

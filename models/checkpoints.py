@@ -179,7 +179,8 @@ def list_checkpoints(folder: str, files: Files | None = None) -> CheckpointList:
     names: Sequence[str] = ()
     with suppress(FileNotFoundError):
         names = files.names(folder)
-    complete, problems = [], {}
+    complete = []
+    problems = {}
     for name in sorted(names, reverse=True):
         step = step_of(name)
         if step is None or name != f"{name_of(step)}.json":
@@ -209,7 +210,8 @@ def _complete(folder: str, name: str, files: Files) -> Manifest:
 
 def differences(saved: Mapping[str, Any], spec: TrainingSpec) -> tuple[str, ...]:
     """The options that differ and may not, as `--set seed=0 (now 1)`. `saved`: the spec of a manifest."""
-    defaults, now = TrainingSpec().to_json(), spec.to_json()
+    defaults = TrainingSpec().to_json()
+    now = spec.to_json()
     return tuple(
         f"{option_text(name, saved.get(name, defaults[name]))} (now {now[name]})"
         for name in now

@@ -103,9 +103,13 @@ def record_of(
         without = f"but sent no record{' with a timed window' if with_windows else ''}"
         without = without if isinstance(spec, TrainingSpec) else NO_STEP
         problem = problem or f"{', '.join(missing)} exited with code 0 {without}"
-    status, reason, exit_code = RecordStatus(outcome.status), outcome.reason, outcome.exit_code
+    status = RecordStatus(outcome.status)
+    reason = outcome.reason
+    exit_code = outcome.exit_code
     if status is RecordStatus.OK and problem:
-        status, reason, exit_code = RecordStatus.FAILED, problem, ExitCode.FAILED
+        status = RecordStatus.FAILED
+        reason = problem
+        exit_code = ExitCode.FAILED
     hosts = list(outcome.hosts.values())
     return Record(
         arm=arm,

@@ -17,7 +17,8 @@ def exchange(spec: Mapping[str, Any]) -> Exchange:
 
 def _timing(record: Record) -> Exchange:
     """How the windows of a record add up: asynchronous workers without a chief time their own steps, independently."""
-    kind, ranks = exchange(record.spec), record.ranks
+    kind = exchange(record.spec)
+    ranks = record.ranks
     workers = kind is Exchange.ASYNC and len(ranks) > 1 and ranks[0].task.startswith("worker")
     return Exchange.NONE if workers else kind
 
@@ -106,9 +107,9 @@ def _parallel_total(ranks: Sequence[RankRecord]) -> tuple[float, float]:
     Of a window that is open then, the examples count in proportion to its time.
     """
     end_s = _first_end_s(ranks)
-    examples = (
-        window.examples if end <= end_s else window.examples * max(0.0, end_s - begin) / (end - begin)
-        for rank in ranks
-        for begin, end, window in _timed(rank)
-    )
+    examples = []
+    for rank in ranks:
+        for begin, end, window in _timed(rank):
+            share = 1.0 if end <= end_s else max(0.0, end_s - begin) / (end - begin)
+            examples.append(window.examples * share)
     return math.fsum(examples), end_s

@@ -32,7 +32,8 @@ def build_current() -> "tf.distribute.Strategy":
     """The strategy of this program, as `tfdist.strategies.current` returns it."""
     events.report_failures()
     events.dump_on_request()
-    choice, tf_config = StrategyChoice.from_env(os.environ), os.environ.get("TF_CONFIG")
+    choice = StrategyChoice.from_env(os.environ)
+    tf_config = os.environ.get("TF_CONFIG")
     if choice is None:
         import tensorflow as tf
 

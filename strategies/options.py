@@ -151,7 +151,8 @@ def option_words(name: str, value: Any) -> list[str]:
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     if option_name(name).startswith("--set "):
         unit = "M" if name.endswith("_mb") else ""
-        key, value = option_name(name).removeprefix("--set "), text.lower() if isinstance(value, bool) else text
+        key = option_name(name).removeprefix("--set ")
+        value = text.lower() if isinstance(value, bool) else text
         return ["--set", f"{key}={value}{unit}"]
     if isinstance(value, bool):
         return [option_name(name if value else f"no_{name}")]

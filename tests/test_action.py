@@ -17,7 +17,10 @@ STEPS = ACTION["runs"]["steps"]
 
 
 def row(low, ratio, high, *, arm="one-device", too_slow=False):
-    verdict = "cannot tell" if low is None or low <= 1 <= high else "faster" if low > 1 else "slower"
+    if low is None or low <= 1 <= high:
+        verdict = "cannot tell"
+    else:
+        verdict = "faster" if low > 1 else "slower"
     return {"arm": arm, "ratio": ratio, "low": low, "high": high, "verdict": verdict, "too_slow": too_slow}
 
 

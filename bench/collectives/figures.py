@@ -159,6 +159,7 @@ def _figures(of_arm: Sequence[Line]) -> Iterator[SizeFigure]:
         # alone: arms differ tenfold in noise, which `Statistics` would mix
         figure = Statistics({"": _seconds(lines)}).figure("")
         assert figure is not None
-        starts, wrong = len({line.incarnation for line in lines}), sum(line.wrong for line in lines)
+        starts = len({line.incarnation for line in lines})
+        wrong = sum(line.wrong for line in lines)
         line = replace(lines[0], seconds=figure.images_per_s)
         yield SizeFigure(line, figure.interval, figure.rounds, starts, wrong)

@@ -93,7 +93,8 @@ def plan_collectives(options: CollectiveOptions, machines: Machines) -> Collecti
     if not arms.specs:
         raise TfdistError(next(iter(arms.refused.values())))
     arms, same_arms = _with_same_arms(arms)
-    names, numbers = list(arms.specs), range(1, min(options.incarnations, options.rounds) + 1)
+    names = list(arms.specs)
+    numbers = range(1, min(options.incarnations, options.rounds) + 1)
     starts = tuple(tuple(start_order(names, number, options.seed)) for number in numbers)
     runs = interleave(names, options.rounds, options.seed)
     hosts = tuple(host.name for host in machines)
@@ -175,8 +176,10 @@ def _resolve(wanted: Sequence[Arm], options: CollectiveOptions, machines: Machin
             one = resolve_arms([arm], machines, None)
             specs = {name: _with_cases(one, name, options) for name in one.specs}
         except TfdistError as error:
-            one, specs = Arms({}, {arm.name: str(error).removeprefix(f"arm {arm.name!r}: ")}, (), {}), {}
-        refused, warnings = {**arms.refused, **one.refused}, arms.warnings + one.warnings
+            one = Arms({}, {arm.name: str(error).removeprefix(f"arm {arm.name!r}: ")}, (), {})
+            specs = {}
+        refused = {**arms.refused, **one.refused}
+        warnings = arms.warnings + one.warnings
         arms = Arms({**arms.specs, **specs}, refused, warnings, {**arms.machines, **one.machines})
     return arms
 

@@ -96,7 +96,8 @@ class _Sweep(TurnRunner):
 
     def measure(self) -> None:
         """Measure all turns, with new processes in each incarnation; arms that do not fit into memory have another."""
-        options, ends = self.plan.options, spread(self.plan.options.rounds, len(self.plan.starts))
+        options = self.plan.options
+        ends = spread(self.plan.options.rounds, len(self.plan.starts))
         for number, runs in enumerate(incarnations(self.plan.runs, ends)):
             self.renew_templates()
             arms = waiting = [arm for arm in self.plan.starts[number] if arm not in self.failed]
@@ -112,10 +113,12 @@ class _Sweep(TurnRunner):
 
     def _start(self, arms: Sequence[str], seed: int) -> tuple[Group, list[str]]:
         """Start an incarnation; returns it and the arms that do not fit. `seed`: of the order of sizes."""
-        incarnation, policy = len(self.starts) + 1, replace(self.hooks.policy, timeout_s=Suite.timeout_s)
+        incarnation = len(self.starts) + 1
+        policy = replace(self.hooks.policy, timeout_s=Suite.timeout_s)
         starts = []
         for index, arm in enumerate(arms, start=1):
-            spec, run_dir = replace(self._spec(arm), seed=seed), BenchPaths(self.root).run(index, arm, incarnation)
+            spec = replace(self._spec(arm), seed=seed)
+            run_dir = BenchPaths(self.root).run(index, arm, incarnation)
             starts += [ArmStart(arm, incarnation, spec, (), self.machines[arm], run_dir, policy, self.templates)]
         group, left = self.start_group(incarnation, starts, self._note)
         self.starts.append(tuple(arm for arm in arms if arm not in left))
@@ -123,7 +126,8 @@ class _Sweep(TurnRunner):
         return group, left
 
     def _measure_turn(self, group: Group, run: PlannedRun) -> None:
-        started, plan = time.monotonic(), self.plan
+        started = time.monotonic()
+        plan = self.plan
         turns_left = len(plan.runs) - self.spent.turns
         self.begin_turn(run, len(plan.starts) - self.spent.starts, turns_left, plan.options.turn_s)
         parked = group.release(run.arm, lambda _: TURN)

@@ -148,7 +148,8 @@ def _anchor(
         if why := why_not(*shared[wanted], same_work):
             raise TfdistError(f"--baseline {wanted}: it cannot be compared itself ({why}); choose another arm")
         return wanted
-    found, moved = find_anchor(base, new, same_work), machine_differences(base, new)
+    found = find_anchor(base, new, same_work)
+    moved = machine_differences(base, new)
     if found is None and moved:
         raise TfdistError(
             f"{' and '.join(labels)} are of different machines ({'; '.join(moved)}), and have no one-device arm of the "
@@ -162,7 +163,9 @@ def _differences(folders: Sequence[ResultFolder]) -> Iterator[Difference]:
     for folder in folders:
         hosts = {str(record.hardware["host"]): None for record in folder.records if record.hardware.get("host")}
         links = {f"{8 * record.link['bytes_per_s'] / 1e6:.0f} Mbit/s": None for record in folder.records if record.link}
-        suite = {f"suite's {key}": (str(getattr(folder.bench.suite, key)),) for key in _TURN} if folder.bench else {}
+        suite = {}
+        if folder.bench:
+            suite = {f"suite's {key}": (str(getattr(folder.bench.suite, key)),) for key in _TURN}
         program = {"program": tuple(dict.fromkeys(str(record.spec.get("command", "-")) for record in folder.records))}
         sides.append({**program, **environment_of(folder.records), "host": tuple(hosts), "link": tuple(links), **suite})
     for fact in dict.fromkeys((*sides[0], *sides[1])):

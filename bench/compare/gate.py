@@ -17,7 +17,9 @@ def parse_share(text: str, flag: str) -> float:
         TfdistError: anything else; a bare 5 as well, which could mean either.
     """
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)\s*", text)
-    share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    share = float(match[1]) if match else -1.0
+    if match and match[2]:
+        share /= 100
     if not 0 <= share < 1:
         raise TfdistError(f"{flag} {text}: give a share of at least 0% and less than 100%, as 5% or 0.05")
     return share
@@ -48,8 +50,10 @@ def gate_sentence(bound: float, slow: Sequence[str], unsure: Sequence[str], comp
 
 LONGEST = 100
 """A gate has no more starts on a quiet machine."""
-_TURN_SD, _BAD = 0.03, 0.02 * 0.12**2
-"""Standard deviation of a turn on a quiet machine, and the variance that 2 % of starts cause which are 12 % slower."""
+_TURN_SD = 0.03
+"""Standard deviation of a turn on a quiet machine."""
+_BAD = 0.02 * 0.12**2
+"""Variance that 2 % of starts cause which are 12 % slower."""
 _FOUND = 0.92
 """A little more than 9 of 10: a bench also ends early because its noise looks smaller than it is."""
 NOISY = 4
@@ -75,7 +79,8 @@ def gate_needs(pairs: int, bound: float, rounds: int, floor: float = FLOOR) -> t
     needed = math.log((1 - bound) / max(1 - 2 * bound, 0.01))
     variance = 2 * (ASSUMED_SD**2 + _TURN_SD**2 / rounds + _BAD)
     for starts in range(FEWEST_SURE, LONGEST + 2):
-        error, level = math.sqrt(variance / starts), 1 - ERROR / pairs / 2
+        error = math.sqrt(variance / starts)
+        level = 1 - ERROR / pairs / 2
         half = math.hypot(float(stdtrit(starts - 1, level)) * error, float(ndtri(level)) * floor)
         if half + float(ndtri(_FOUND)) * error <= needed:
             break

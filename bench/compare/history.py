@@ -129,7 +129,8 @@ def _points(benches: Sequence[tuple[BenchLabel, Sequence[ArmRow]]], wanted: Sequ
 
 
 def _since(previous: Sequence[ArmRow], rows: Sequence[ArmRow]) -> tuple[dict[str, Change], bool]:
-    anchor, moved = find_anchor(previous, rows), bool(machine_differences(previous, rows))
+    anchor = find_anchor(previous, rows)
+    moved = bool(machine_differences(previous, rows))
     compared = changes(previous, rows, anchor)
     if moved and not anchor:
         why = f"{OTHER_MACHINE}, and no arm on one device in both"

@@ -62,12 +62,13 @@ def history_table(history: BenchHistory) -> Table:
 
 
 def _answers(history: BenchHistory) -> Iterator[str]:
-    decided = [
-        (point, point.change, found)
-        for point in history.points
-        if point.change and (found := point.change.comparison) and found.verdict is not ArmVerdict.CANNOT_TELL
-    ]
-    for point, change, found in decided:
+    any_decided = False
+    for point in history.points:
+        change = point.change
+        found = change.comparison if change else None
+        if change is None or found is None or found.verdict is ArmVerdict.CANNOT_TELL:
+            continue
+        any_decided = True
         commit = f" (commit {point.bench.commit[:9]})" if point.bench.commit else ""
         options = f", with {'; '.join(change.options)}" if change.options else ""
         yield (
@@ -76,7 +77,7 @@ def _answers(history: BenchHistory) -> Iterator[str]:
         )
     if not history.decided:
         yield "Nothing compared: no arm has an interval of its change from one bench to the next."
-    elif not decided:
+    elif not any_decided:
         yield "No measurable change of any arm from one bench to the next."
 
 

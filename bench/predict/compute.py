@@ -96,7 +96,9 @@ def _spread(records: Sequence[Record]) -> tuple[float, float]:
 
     A window is the mean of its steps, which are taken for independent.
     """
-    steps, ranks, free = 0.0, [], 0
+    steps = 0.0
+    ranks = []
+    free = 0
     for record in records:
         means = []
         for rank in record.ranks:

@@ -104,16 +104,20 @@ def is_far(measured: RingLink, other: RingLink | None) -> bool:
 
 def curve_of(arms: Sequence[ArmRow], compute: Compute, question: Question, draws: Draws, most: int) -> ScalingCurve:
     """`most`: the number of devices beyond which it is an extrapolation."""
-    grid, rates, end = draws.grid, draws.rates, max(question.devices)
+    grid = draws.grid
+    rates = draws.rates
+    end = max(question.devices)
     until = [_pays_until(grid, each, question.worth) for each in rates]
     low, high = (int(value) for value in np.quantile(until, [ERROR / 2, 1 - ERROR / 2], method="nearest"))
-    pays_until, interval = until[0] if until[0] < end else None, (min(low, end), high if high < end else None)
+    pays_until = until[0] if until[0] < end else None
+    interval = (min(low, end), high if high < end else None)
     points = tuple(_point(draws, number, number > most) for number in question.devices)
     return ScalingCurve(tuple(arms), compute, points, pays_until, interval, question.gradient_bytes, question.link)
 
 
 def _point(draws: Draws, number: int, extrapolated: bool) -> PredictedPoint:
-    at, parts = int((draws.grid < number).sum()), draws.parts
+    at = int((draws.grid < number).sum())
+    parts = draws.parts
     rate = draws.rates[:, at]
     share = rate * parts.compute[:, 0] / (number * draws.batch)
     ms = tuple(float(1e3 * part[0, at]) for part in (parts.compute, parts.waiting, parts.exchange, parts.rest))

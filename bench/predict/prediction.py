@@ -55,7 +55,8 @@ def service_s(measured_steps_per_s: Array, workers: int, compute_s: Array, serve
 
     By bisection: more service is fewer steps.
     """
-    low, high = np.zeros_like(compute_s), workers / measured_steps_per_s
+    low = np.zeros_like(compute_s)
+    high = workers / measured_steps_per_s
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         faster = steps_per_s(workers, compute_s, middle, servers)[-1] > measured_steps_per_s
@@ -68,11 +69,15 @@ def predict_async(row: ArmRow, compute: Compute, question: Question) -> ScalingC
     """The curve of a parameter-server arm: as many servers as measured."""
     grid = grid_of(question.devices)
     rng = np.random.default_rng(0)
-    drawn, noise = rng.standard_normal((DRAWS, len(compute.times))), error_of(row.spread) * rng.standard_normal(DRAWS)
+    drawn = rng.standard_normal((DRAWS, len(compute.times)))
+    noise = error_of(row.spread) * rng.standard_normal(DRAWS)
     of_model = rng.standard_normal(DRAWS)
     drawn[0], noise[0], of_model[0] = 0, 0, 0
-    spec, batch, devices = row.measured[0].spec, batch_of(row), row.devices or 1
-    workers, servers = int(spec["workers"]), max(1, int(spec["ps"]))
+    spec = row.measured[0].spec
+    batch = batch_of(row)
+    devices = row.devices or 1
+    workers = int(spec["workers"])
+    servers = max(1, int(spec["ps"]))
     of_worker = devices // workers
     measured = RingLink.of(row.link)
     before, after = (_on_wire(link, question.gradient_bytes) for link in (measured, question.link or measured))
@@ -136,13 +141,18 @@ def slowest_over_mean(devices: Array, spreads: Array) -> Array:
 
 def predict_sync(rows: Sequence[ArmRow], compute: Compute, fit: RingFit, question: Question) -> ScalingCurve:
     """Synchronous arms that differ in the number of devices only; their processes exchange gradients by a ring."""
-    grid, row = grid_of(question.devices), rows[-1]
+    grid = grid_of(question.devices)
+    row = rows[-1]
     rng = np.random.default_rng(0)
     drawn = rng.standard_normal((DRAWS, len(compute.times)))
     spreads = compute.spread * np.sqrt(compute.df / rng.chisquare(compute.df, DRAWS))
     errors = rng.standard_normal((DRAWS, len(rows))) * [error_of(each.spread) for each in rows]
     of_model = rng.standard_normal(DRAWS)
-    drawn[0], spreads[0], errors[0], of_model[0] = 0, compute.spread, 0, 0  # the first draw is the best estimate
+    # the first draw is the best estimate
+    drawn[0] = 0
+    spreads[0] = compute.spread
+    errors[0] = 0
+    of_model[0] = 0
     rings = [fit.ring, *fit.draws[: DRAWS - 1]]
     size, operations = exchanged(row, question.gradient_bytes)
 
@@ -152,7 +162,8 @@ def predict_sync(rows: Sequence[ArmRow], compute: Compute, fit: RingFit, questio
         exchange = np.array([ring.seconds(devices, size, operations) for ring in used])
         return Parts(seconds, seconds * (slowest_over_mean(devices, spreads) - 1), exchange, np.zeros_like(seconds))
 
-    devices, batch = [each.devices or 1 for each in rows], batch_of(row)
+    devices = [each.devices or 1 for each in rows]
+    batch = batch_of(row)
     steps = np.array([batch_of(each) * (each.devices or 1) / each.rate for each in rows])
     known = [parts(np.array([float(n)]), RingLink.of(each.link)).total for n, each in zip(devices, rows, strict=True)]
     rests = steps * np.exp(errors) - np.hstack(known)
@@ -238,7 +249,8 @@ def predict(bench: Path, collectives: Path | None, options: PredictionOptions) -
             f"--collectives, or predict others with --arm"
         )
     commands = [folder.bench.command] if folder.bench else []
-    commands += [sweep.header.command] if sweep else []
+    if sweep:
+        commands.append(sweep.header.command)
     curves = tuple(_curves(chosen, rows, sweep, options))
     return Prediction(folder.label, curves, options, tuple(commands), folder.skipped)
 
@@ -251,13 +263,15 @@ def _curves(
         alike = _sizes(row, chosen)
         if row is not alike[-1]:
             continue
-        compute, size = compute_for(row, rows), options.gradient_bytes or _gradient_bytes(row)
+        compute = compute_for(row, rows)
+        size = options.gradient_bytes or _gradient_bytes(row)
         question = Question(options.devices, options.worth, size, _link(row, sweep, options))
         if row.strategy != StrategyName.MULTI_WORKER or sweep is None:
             yield predict_async(row, compute, question)
             continue
         spec = row.measured[0].spec
-        by, gpus = Communication(spec.get("communication", Communication.AUTO)), bool(spec.get("gpus"))
+        by = Communication(spec.get("communication", Communication.AUTO))
+        gpus = bool(spec.get("gpus"))
         by = resolved(by, gpus)
         if (by, size) not in fits:
             fits[by, size] = fit_ring(ring_lines(sweep, by, gpus), RingLink.of(sweep.header.link), size, DRAWS)

@@ -87,7 +87,8 @@ COLUMNS = (
 
 
 def _answer(prediction: Prediction, curve: ScalingCurve) -> str:
-    last, worth = curve.points[-1], prediction.options.worth
+    last = curve.points[-1]
+    worth = prediction.options.worth
     text = (
         f"{curve.arm.arm}: {last.images_per_s:,.0f} images/s on {counted(last.devices, 'device')}"
         f"{between(last.interval, ',.0f')}, efficiency {last.efficiency:.0%}"
@@ -173,11 +174,13 @@ _Value = Callable[[PredictedPoint], tuple[float, Interval]]
 def _images_chart(prediction: Prediction) -> Chart:
     def paint(axes: "Axes") -> None:
         _curves(axes, prediction.curves, lambda point: (point.images_per_s, point.interval))
-        first, devices = prediction.curves[0], prediction.options.devices
+        first = prediction.curves[0]
+        devices = prediction.options.devices
         one = batch_of(first.arm) / first.compute.times[0].seconds
         axes.plot(devices, [one * number for number in devices], color=RED, lw=1, ls=":", label="ideal")
         for curve in prediction.curves:
-            numbers, rates = [row.devices or 1 for row in curve.arms], [row.rate for row in curve.arms]
+            numbers = [row.devices or 1 for row in curve.arms]
+            rates = [row.rate for row in curve.arms]
             axes.plot(numbers, rates, "*", ms=11, color=INK, label="measured")
         _references(axes, [(each, each.images_per_s) for each in REFERENCES if each.images_per_s])
         axes.set_yscale("log")
@@ -217,14 +220,17 @@ def _curves(axes: "Axes", curves: Sequence[ScalingCurve], value: _Value) -> None
         if len(beyond) > 1 or not within:
             label = f"{curve.arm.arm}, extrapolation"
             axes.plot([p.devices for p in beyond], [value(p)[0] for p in beyond], ls="--", label=label, **style)
-        numbers, limits = [point.devices for point in curve.points], [value(point)[1] for point in curve.points]
-        low, high = [each.low for each in limits], [each.high for each in limits]
+        numbers = [point.devices for point in curve.points]
+        limits = [value(point)[1] for point in curve.points]
+        low = [each.low for each in limits]
+        high = [each.high for each in limits]
         axes.fill_between(numbers, low, high, color=color, alpha=0.15, lw=0)
 
 
 def _references(axes: "Axes", references: Sequence[tuple[PublishedCurve, tuple[float, ...]]]) -> None:
     for index, (reference, values) in enumerate(references):
-        marker, label = _MARKERS[-1 - index], f"published, other hardware: {reference.name}"
+        marker = _MARKERS[-1 - index]
+        label = f"published, other hardware: {reference.name}"
         axes.plot(reference.devices, values, marker=marker, mfc="none", color=MUTED, lw=1, ms=6, label=label)
 
 

@@ -202,7 +202,9 @@ def parse_arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
     defaults, explicit = table.get("defaults", {}), table.get("arms", [])
     if not isinstance(defaults, Mapping):
         raise TfdistError(f"{source} has defaults = {defaults!r}: make it a table, [defaults]")
-    common = {**({"command": table["command"]} if "command" in table else {}), **defaults}
+    common = dict(defaults)
+    if "command" in table:
+        common.setdefault("command", table["command"])
     for_all = _check_entry(common, f"{source}, [defaults],")
     matrix = expand(table["matrix"], defaults, source) if "matrix" in table else []
     if not isinstance(explicit, list) or not all(isinstance(entry, Mapping) for entry in explicit):

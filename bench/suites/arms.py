@@ -101,7 +101,8 @@ def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> tuple[StrategyCho
     check_imports(program_of(arm.command, {}, hosts), hosts)
     # a core for each device, as in the built-in training: else arms of one device would use all cores
     pins = CATALOG[arm.choices["strategy"]].pins_cores and not machine.gpus
-    resolved = resolve_strategy({**({"cores_per_device": 1} if pins else {}), **arm.choices}, machine)
+    choices = {"cores_per_device": 1, **arm.choices} if pins else arm.choices
+    resolved = resolve_strategy(choices, machine)
     shape_of_command(resolved.spec, arm.command)
     return resolved.spec, resolved.warnings
 

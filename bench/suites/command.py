@@ -97,7 +97,8 @@ def check_measures(program: Program) -> None:
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
             return
         texts = [getattr(node, name, None) for node in nodes for name in ("id", "attr", "name", "module", "value")]
-        if (_SIGNS | _LOADERS) & {word for text in texts if isinstance(text, str) for word in text.split(".")}:
+        names = [text for text in texts if isinstance(text, str)]
+        if (_SIGNS | _LOADERS) & {word for name in names for word in name.split(".")}:
             return
         for node in (each for each in nodes if isinstance(each, ast.Import | ast.ImportFrom)):
             level, module = getattr(node, "level", 0), getattr(node, "module", None)

@@ -82,7 +82,8 @@ def _needed(entry: _SuiteArm, names: Set[str]) -> Iterator[_SuiteArm]:
         choices["strategy"] = wanted["strategy"]
         hosts = 1
         if which is Reference.INDEPENDENT:
-            choices["workers"], hosts = wanted["workers"], arm.hosts
+            choices["workers"] = wanted["workers"]
+            hosts = arm.hosts
         size = f"/{wanted['workers']}" if wanted["workers"] > 1 else ""
         name = f"{which}{size}" + (f"/{hosts}-hosts" if hosts > 1 else "")
         name = f"{name} for {entry.arm.name}" if name in names else name

@@ -68,8 +68,10 @@ class Suite:
     @property
     def version_pairs(self) -> tuple[tuple[str, str], ...]:
         """Each arm with the one that runs the earlier version; empty: `against` is None, or `with_base` not called."""
+        if not self.against:
+            return ()
         names = [arm.name for arm in self.arms]
-        return tuple((name, name + BASE) for name in names if name + BASE in names) if self.against else ()
+        return tuple((name, name + BASE) for name in names if name + BASE in names)
 
     def partners(self, arms: Iterable[str], baseline: str) -> Mapping[str, str]:
         """The arm with which each of `arms` is compared: its other version, or the baseline."""
@@ -219,8 +221,11 @@ def _field(key: str) -> str:
 
 def _with_incarnations(suite: Suite, chosen: bool) -> Suite:
     """The suite with an incarnation for each isolated turn; else, unless `chosen`, with no more of them than rounds."""
-    number = suite.rounds if suite.isolated else suite.incarnations if chosen else min(suite.incarnations, suite.rounds)
-    return replace(suite, incarnations=number)
+    if suite.isolated:
+        return replace(suite, incarnations=suite.rounds)
+    if chosen:
+        return suite
+    return replace(suite, incarnations=min(suite.incarnations, suite.rounds))
 
 
 def _check_scaling_and_accuracy(suite: Suite, source: str) -> None:

@@ -112,10 +112,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if missing():
-        results, namespaces = kill_many(options.count, None, options.seed), False
+        results = kill_many(options.count, None, options.seed)
+        namespaces = False
     else:
         with tempfile.TemporaryDirectory() as folder, network(Path(folder), 1) as net:
-            results, namespaces = kill_many(options.count, net, options.seed), True
+            results = kill_many(options.count, net, options.seed)
+            namespaces = True
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / "killed_launchers.md").write_text(text(results, namespaces))
     print(text(results, namespaces))

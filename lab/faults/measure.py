@@ -64,7 +64,11 @@ def measure(live: Live, code: int | None, ended_at: float, orphans: tuple[str, .
     detected_at = min([at for at in (named_at, *stops[:1]) if at is not None], default=None)
     next_step = live.first("step", attempt=1)
     resumed = live.first("resumed", attempt=1)
-    sentence = restart[1] if restart else blocks[0][1] if blocks else str(outcome.get("reason", ""))
+    sentence = str(outcome.get("reason", ""))
+    if restart:
+        sentence = restart[1]
+    elif blocks:
+        sentence = blocks[0][1]
     return FaultResult(
         code=code,
         culprit=attempts[0]["culprit"] if len(attempts) > 1 else outcome.get("culprit"),

@@ -37,7 +37,8 @@ def run(scenario: Scenario, folder: Path, net: Network | None) -> FaultResult:
                 cause(scenario, live)
                 code = live.end(END_S)
             except Exception as problem:  # of this scenario; the others can still be measured
-                error, code = f"{type(problem).__name__}: {problem}", live.process.poll()
+                error = f"{type(problem).__name__}: {problem}"
+                code = live.process.poll()
             ended_at = time.monotonic()
         box.others.close()
         orphans = left_over(box)

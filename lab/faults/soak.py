@@ -56,7 +56,8 @@ def soak(part: Part, minutes: float, folder: Path, seed: int) -> Soaked:
                 _kill_again_and_again(soaked, live, minutes, random.Random(seed))
                 soaked.code = live.end(minutes * 60 * LATE)
             except TooLateError as late:
-                soaked.error, soaked.code = f"{late}\n{live.text[-3000:]}", live.process.poll()
+                soaked.error = f"{late}\n{live.text[-3000:]}"
+                soaked.code = live.process.poll()
             soaked.minutes = (time.monotonic() - started_at) / 60
         soaked.left = tuple(left_over(box))
         _keep_results(soaked, live.outcome())
@@ -71,7 +72,8 @@ def _arguments(part: Part, steps: int, box: Sandbox) -> list[str]:
 def _kill_again_and_again(soaked: Soaked, live: Live, minutes: float, chance: random.Random) -> None:
     """Kill a random worker every period, for `minutes`; sample memory all the time."""
     start = time.monotonic()
-    sample_at, kill_at = start, start + soaked.part.period_s
+    sample_at = start
+    kill_at = start + soaked.part.period_s
     while live.process.poll() is None:
         now = time.monotonic()
         live.update()

@@ -189,7 +189,8 @@ def kind_of(kind: Any) -> str:
 
 
 def _suite_page() -> str:
-    docs, plain = attribute_docs(Suite), Suite(()).to_json()
+    docs = attribute_docs(Suite)
+    plain = Suite(()).to_json()
     keys = [key for key in plain if key != "arms"]
     field_of = {name.removesuffix("_s"): name for name in docs}
     rows = [(code(key), markdown(docs[field_of[key]]), "" if key == "name" else _default(plain[key])) for key in keys]

@@ -100,7 +100,8 @@ class Agent:
         self.terminated: set[int] = set()  # orphans that were sent SIGTERM
         self.unkillable: set[int] = set()  # children that no longer matter
         self.reserved_sockets: list[socket.socket] = []
-        self.reader, self.unsent = LineReader(), bytearray()
+        self.reader = LineReader()
+        self.unsent = bytearray()
         self.last_received = self.last_sent = time.monotonic()
         self.listen_poll_at = 0.0  # when to check again whether servers listen
         self.finished = self.disconnected = False
@@ -151,7 +152,9 @@ class Agent:
             self._send("leaving", reason=f"no message from the launcher for {self.launcher_timeout_s:g} s")
             self._disconnect()
         if now >= self.leave_at:
-            self.signal_received, self.finished, self.leave_at = "SIGTERM", True, math.inf
+            self.signal_received = "SIGTERM"
+            self.finished = True
+            self.leave_at = math.inf
 
     def _due(self) -> float:
         due = [self.last_sent + HEARTBEAT_S, self.leave_at]
@@ -253,7 +256,8 @@ class Agent:
                 with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package))) as archive:
                     archive.extractall(self.package)
             fallback = home if home_fallback and os.path.isdir(home) else ""
-            actual, digest = requested if os.path.isdir(requested) else fallback, ""
+            actual = requested if os.path.isdir(requested) else fallback
+            digest = ""
             self.working = actual
             with contextlib.suppress(OSError):
                 if script:
@@ -355,7 +359,8 @@ class Agent:
             used = session_cpu_s()
             of_process["counters"] = lambda pid: count(pid, pids, used)
         values = {key: {name: read(pid) for name, pid in running.items()} for key, read in of_process.items()}
-        usage, now = system.host_usage(), system.event_time()
+        usage = system.host_usage()
+        now = system.event_time()
 
         def host() -> dict[str, Any]:
             return {"host": {**usage, **(fullest_gpu() if gpus else {})}}
@@ -560,7 +565,9 @@ class Agent:
     def _kill_due(self, now: float) -> None:
         for task in self._existing():
             if now >= task.kill_at:
-                task.kill_at, task.killed, task.stuck_at = math.inf, True, now + STUCK_S
+                task.kill_at = math.inf
+                task.killed = True
+                task.stuck_at = now + STUCK_S
                 processes.kill_groups([task.pid] if task.running else processes.orphans(task.pid))
             if now >= task.stuck_at:
                 self._check_stuck(task, now)
@@ -572,7 +579,8 @@ class Agent:
         task.stuck_at = math.inf
         if task.running:
             self.unkillable.add(task.pid)
-            state, wait = system.process_state(task.pid), system.wait_channel(task.pid)
+            state = system.process_state(task.pid)
+            wait = system.wait_channel(task.pid)
             self._report(task, "stuck", time=system.event_time(), state=state, wait=wait)
         else:
             self.unkillable |= processes.orphans(task.pid)
@@ -607,7 +615,8 @@ class Agent:
         self.ending.append(task)
         if task.stopped:
             self._terminate_orphans(task.pid)
-            task.kill_at, task.stuck_at = (time.monotonic() if task.killed else task.kill_at), math.inf
+            task.kill_at = time.monotonic() if task.killed else task.kill_at
+            task.stuck_at = math.inf
 
     def _finish(self, task: _RunningTask) -> None:
         # The exit is sent after all output of the task.

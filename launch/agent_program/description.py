@@ -123,11 +123,15 @@ def describe() -> dict[str, Any]:
     processes are pinned. `core_limit` is the number of cores that cgroups allow, and `busy` the share of all cores of
     the machine, 0..1, that other programs use now.
     """
-    busy, allowed, core_limit, memory_limits = busy_share(), os.sched_getaffinity(0), cgroup_cores(), cgroup_memory()
+    busy = busy_share()
+    allowed = os.sched_getaffinity(0)
+    core_limit = cgroup_cores()
+    memory_limits = cgroup_memory()
     use = pinned_processes(allowed)
     cores = usable_cores(use, core_limit)
     kernel = os.uname()
-    page, disk = os.sysconf("SC_PAGE_SIZE"), os.statvfs(temporary_root())
+    page = os.sysconf("SC_PAGE_SIZE")
+    disk = os.statvfs(temporary_root())
     return {
         "host": socket.gethostname(),
         "python": sys.version.split()[0],

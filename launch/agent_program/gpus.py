@@ -43,10 +43,14 @@ def with_cusolver(environment: Mapping[str, str]) -> dict[str, str]:
     TensorFlow 2.21 looks for the other libraries beside itself, but not for this one, and uses no GPU without it.
     Source: the RUNPATH of its libtensorflow_framework.so.2, and a machine with an H200.
     """
+    if not device_files():
+        return dict(environment)
     paths = environment.get("LD_LIBRARY_PATH", "")
-    folders = [os.path.join(folder, "nvidia", "cusolver", "lib") for folder in sys.path] if device_files() else []
+    folders = [os.path.join(folder, "nvidia", "cusolver", "lib") for folder in sys.path]
     more = [folder for folder in folders if os.path.isdir(folder) and folder not in paths.split(":")]
-    return {**environment, **({"LD_LIBRARY_PATH": ":".join(filter(None, [paths, *more]))} if more else {})}
+    if not more:
+        return dict(environment)
+    return {**environment, "LD_LIBRARY_PATH": ":".join(filter(None, [paths, *more]))}
 
 
 PCI_DEVICES = "/sys/bus/pci/devices"
@@ -105,14 +109,19 @@ def near_cores(bus_id: str) -> list[int]:
 def core_list(text: str) -> list[int]:
     """The numbers in a list of the kernel: `0-2,8` is 0, 1, 2, 8."""
     ranges = [part.partition("-") for part in text.strip().split(",") if part]
-    return [core for first, _, last in ranges for core in range(int(first), int(last or first) + 1)]
+    cores: list[int] = []
+    for first, _, last in ranges:
+        cores += range(int(first), int(last or first) + 1)
+    return cores
 
 
 def gpu_topology(tool: str) -> list[str]:
     """The rows of `nvidia-smi topo -m`: how GPUs and network cards are linked. Empty if it cannot tell."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", output_of([tool, "topo", "-m"]))
     rows = [line.rstrip() for line in text.partition("Legend")[0].splitlines()]
-    return [row for row in rows if row] if any(row.startswith("GPU0") for row in rows) else []
+    if not any(row.startswith("GPU0") for row in rows):
+        return []
+    return [row for row in rows if row]
 
 
 GPU_DEVICES = "/dev/nvidia[0-9]*"
@@ -129,7 +138,9 @@ def describe_gpus() -> dict[str, Any]:
     its NUMA node, `gpu_faults` says what is broken, `gpu_topology` is the matrix of nvidia-smi for several GPUs, and
     `cuda_missing` the CUDA libraries that TensorFlow will not find.
     """
-    visible, files, tool = os.environ.get("CUDA_VISIBLE_DEVICES"), device_files(), find_program("nvidia-smi")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    files = device_files()
+    tool = find_program("nvidia-smi")
     hides_all = visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible)
     gpus = list_gpus(output_of([tool, "-L"])) if tool is not None and files and not hides_all else []
     shown = visible_gpus(gpus, visible)

@@ -147,7 +147,8 @@ def limit_open_files(pid: int, limit: tuple[int, int] | None = None) -> tuple[in
     if _ctypes is None or not hasattr(_LIBC, "prlimit64"):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     pair = _ctypes.c_uint64 * 2
-    new, old = None if limit is None else pair(*limit), pair()
+    new = None if limit is None else pair(*limit)
+    old = pair()
     if _LIBC.prlimit64(pid, resource.RLIMIT_NOFILE, new, old):
         raise OSError(_ctypes.get_errno(), os.strerror(_ctypes.get_errno()))
     return old[0], old[1]

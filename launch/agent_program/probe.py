@@ -82,7 +82,8 @@ class ProbeServer:
                 while (request := connection.recv(1)) == ECHO:
                     connection.sendall(ECHO)
                 if request == COUNT:
-                    buffer, total = bytearray(CHUNK), 0
+                    buffer = bytearray(CHUNK)
+                    total = 0
                     while count := connection.recv_into(buffer):
                         total += count
                     connection.sendall(b"%d\n" % total)
@@ -201,7 +202,8 @@ def measure_link(address: str, port: int, token: str, seconds: float) -> dict[st
                 connection.recv(1)
                 round_trips.append(time.perf_counter() - start)
             connection.sendall(COUNT)
-            data, start = bytes(CHUNK), time.perf_counter()
+            data = bytes(CHUNK)
+            start = time.perf_counter()
             while time.perf_counter() - start < seconds:
                 connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

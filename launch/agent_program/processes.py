@@ -19,7 +19,9 @@ def end_agent(mark: str, seconds: float) -> str:
 
     In the last third of `seconds` it is killed; the parent of an agent then kills what it leaves.
     """
-    started, signalled, killed = time.monotonic(), set[int](), set[int]()
+    started = time.monotonic()
+    signalled = set[int]()
+    killed = set[int]()
     while pids := _marked(mark):
         elapsed = time.monotonic() - started
         if elapsed >= seconds:
@@ -137,7 +139,8 @@ def fork_reaper(temporary: str) -> int:
         signal.signal(number, signal.SIG_IGN)
     guard = _start_guard(temporary)
     become_subreaper(temporary)
-    parent, child = os.getpid(), os.fork()
+    parent = os.getpid()
+    child = os.fork()
     if child == 0:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:

@@ -60,8 +60,12 @@ def examine_stacks(session: int, deadline: float, full: bool = False) -> tuple[s
     pids = [pid for pid in running if system.process_stat(pid)[3:4] == [str(session)]]
     pids = ([pid for pid in pids if is_python(pid)] or pids)[:MOST_PROCESSES]
     spied = {pid: spy_stacks(pid, full) if time.monotonic() < deadline else "" for pid in pids}
-    seen = (text + (proc_threads(pid) if full or not text else "") for pid, text in spied.items())
-    return "py-spy" if any(spied.values()) else "/proc", "".join(seen)
+    seen = ""
+    for pid, text in spied.items():
+        seen += text
+        if full or not text:
+            seen += proc_threads(pid)
+    return "py-spy" if any(spied.values()) else "/proc", seen
 
 
 def spy_stacks(pid: int, native: bool = False) -> str:
@@ -87,7 +91,8 @@ def proc_threads(pid: int) -> str:
     alike: Counter[str] = Counter()
     for thread in sorted(os.listdir(f"/proc/{pid}/task") if os.path.isdir(f"/proc/{pid}/task") else (), key=int):
         number = f"{pid}/task/{thread}"
-        state, wait = system.process_state(number) or "?", system.wait_channel(number)
+        state = system.process_state(number) or "?"
+        wait = system.wait_channel(number)
         name = system.read_text(f"/proc/{number}/comm").strip()
         call = (system.read_text(f"/proc/{number}/syscall").split() or [""])[0]
         what = f"{'main thread' if thread == str(pid) else 'thread'} {name}: state {state}"

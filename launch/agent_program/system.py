@@ -150,7 +150,8 @@ def temporary_root() -> str:
     Raises:
         UnsafeFolderError: there is none. The launcher prints it, with exit code 2.
     """
-    home, reasons = os.path.expanduser("~"), []
+    home = os.path.expanduser("~")
+    reasons = []
     folders = [os.environ.get("TMPDIR"), "/tmp", os.environ.get("XDG_RUNTIME_DIR"), f"{home}/.cache", home]
     for folder in filter(None, folders):
         if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
@@ -204,7 +205,9 @@ def busy_and_stolen_s(cores: set[int] | None = None) -> tuple[float, float]:
     lines = (line.split() for line in read_text("/proc/stat").splitlines() if line.startswith("cpu"))
     rows = [[*map(int, ticks), *[0] * 8] for name, *ticks in lines if name in names]
     second = os.sysconf("SC_CLK_TCK")
-    return sum(row[index] for row in rows for index in (0, 1, 2, 5, 6)) / second, sum(row[7] for row in rows) / second
+    busy = sum(row[index] for row in rows for index in (0, 1, 2, 5, 6))
+    stolen = sum(row[7] for row in rows)
+    return busy / second, stolen / second
 
 
 def available_bytes() -> int:

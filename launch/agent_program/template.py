@@ -157,8 +157,10 @@ def main() -> None:
     global _imported, _set_by_import, _import_stderr, _package
     requests = socket.socket(fileno=os.dup(0))
     module, after = json.loads(requests.recv(MOST_VARIABLES))
-    before, _package = dict(os.environ), f"{module.partition('.')[0]}."
-    log, stderr = memory_file(), os.dup(2)
+    before = dict(os.environ)
+    _package = f"{module.partition('.')[0]}."
+    log = memory_file()
+    stderr = os.dup(2)
     os.dup2(log, 2)
     import_module(module).preload()
     os.dup2(stderr, 2)

@@ -217,7 +217,8 @@ class Channel:
 
         Its stderr is read meanwhile.
         """
-        stdout, reader = self.process.stdout.fileno(), LineReader(MAX_LINE)
+        stdout = self.process.stdout.fileno()
+        reader = LineReader(MAX_LINE)
         poll = select.poll()  # needs no open file
         for descriptor in (stdout, self._stderr):
             poll.register(descriptor, select.POLLIN)
@@ -273,7 +274,8 @@ class Channel:
         self.last_received = time.monotonic()
 
     def _report_loss(self, reason: str) -> None:
-        known, self.lost = self.lost, True  # before the inbox is read: see `Fleet.add`
+        known = self.lost
+        self.lost = True  # before the inbox is read: see `Fleet.add`
         self.shield(False)
         if not known:
             heard_at = event_time() - max(0.0, time.monotonic() - self.last_received)

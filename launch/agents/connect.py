@@ -117,7 +117,8 @@ class _Connecting:
                 self._give_up(time.monotonic())
 
     def _start_waiting(self) -> None:
-        policy, logins = self.fleet.policy, Counter(host.gateway for host in self.late_at)
+        policy = self.fleet.policy
+        logins = Counter(host.gateway for host in self.late_at)
         now = time.monotonic()
         for host in [host for host, not_before in self.not_before.items() if now >= not_before]:
             if not host.gateway or logins[host.gateway] < LOGINS_PER_GATEWAY:
@@ -168,7 +169,8 @@ class _Connecting:
             # the template is late, or has failed: once more without it
             self.fleet.channels.pop(host).close(0.0)
             self.fleet.inbox.drop_from(host)
-            self.fleet.template, self.not_before[host] = None, time.monotonic()
+            self.fleet.template = None
+            self.not_before[host] = time.monotonic()
             self.deadline = max(self.deadline, time.monotonic() + self.fleet.policy.start_timeout_s)
             return
         if host in self.fleet.channels:

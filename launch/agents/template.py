@@ -131,7 +131,8 @@ class Template:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._requests.send(json.dumps([module, after]).encode())
-            command, null = [sys.executable, "-u", "-c", SERVE, _LABEL, module], subprocess.DEVNULL
+            command = [sys.executable, "-u", "-c", SERVE, _LABEL, module]
+            null = subprocess.DEVNULL
             self._process = subprocess.Popen(
                 command, stdin=theirs.fileno(), stdout=null, stderr=null, env=ours, start_new_session=True
             )

@@ -151,7 +151,8 @@ def state_of(job: Job) -> "JobState":
     """The state of a job before its start."""
     state = JobState()
     for plan in job.plans:
-        name, role = plan.task.name, job.roles[plan.task.role]
+        name = plan.task.name
+        role = job.roles[plan.task.role]
         state.tasks[name] = TaskState(name, plan.host.name, role.leads, role.serves)
     state.forget_steps()
     return state

@@ -72,8 +72,12 @@ class TaskLines:
         if not self.verbose:
             lines = list(self.filter.keep(lines))
         self.noise = not self.verbose and (NOISE.match(rest) is not None or (self.noise and rest == self.rest + text))
-        only_end = has_controls(rest) or rest.isspace()
-        self.rest = "" if self.noise else shorten(rest)[-MOST_CHARACTERS:] if only_end else rest
+        if self.noise:
+            self.rest = ""
+        elif has_controls(rest) or rest.isspace():
+            self.rest = shorten(rest)[-MOST_CHARACTERS:]
+        else:
+            self.rest = rest
         return ending, lines
 
     def show(self, text: str, now: float) -> None:
@@ -89,7 +93,8 @@ class Printer:
     def __init__(self, file: TextIO, show: Callable[[str, TextIO], None]) -> None:
         """Print to a stream by calling `show` with text and stream."""
         self.file, self._show = file, show
-        self.redraws, self.terminal = can_redraw(file), file.isatty()
+        self.redraws = can_redraw(file)
+        self.terminal = file.isatty()
         self.stall_s = STALL_S
         """How long to wait for a reader that reads nothing."""
         self.left_out = 0
@@ -124,7 +129,12 @@ class Printer:
             return False
         continued = text[len(lines.shown) :] if text.startswith(lines.shown) else None
         if self._unended is lines:
-            new = continued if continued is not None else f"\r{head}{text}\x1b[K" if overwrites else f"\n{head}{text}"
+            if continued is not None:
+                new = continued
+            elif overwrites:
+                new = f"\r{head}{text}\x1b[K"
+            else:
+                new = f"\n{head}{text}"
         else:
             new = text if overwrites or continued is None else continued
             if not new or text == lines.shown:
@@ -150,12 +160,14 @@ class Printer:
 
     def _next_line(self) -> str:
         """What must be printed before a new line."""
-        newline, number = "\n" if self._within_line else "", self.left_out
+        newline = "\n" if self._within_line else ""
+        number = self.left_out
         self.left_out = 0
         return newline + (f"[tfdist] {counted(number, 'line')} not shown; the logs keep all\n" if number else "")
 
     def _write(self, text: str, unended: TaskLines | None) -> None:
-        self._unended, self._within_line = unended, unended is not None
+        self._unended = unended
+        self._within_line = unended is not None
         if text:
             self._show(text, self.file)
 
@@ -223,7 +235,10 @@ class PrefixedLines:
     def __init__(
         self, out: TextIO, err: TextIO, options: LineOptions | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self.out, self.err, self.options, self.now = out, err, options or LineOptions(), now
+        self.out = out
+        self.err = err
+        self.options = options or LineOptions()
+        self.now = now
         self.printers = {"stdout": Printer(out, self.show)}
         """Printers by stream; the same one if both are one terminal, pipe or file."""
         self.printers["stderr"] = self.printers["stdout"] if same_target(out, err) else Printer(err, self.show)
@@ -235,8 +250,10 @@ class PrefixedLines:
         """The first task that has failed."""
         self.folds: dict[str, _Fold] = {}
         """Tasks whose tracebacks are folded, until they exit."""
-        self.stepping, self.stepped_at = "", -math.inf
-        """The task whose steps are printed, and when the last one was."""
+        self.stepping = ""
+        """The task whose steps are printed."""
+        self.stepped_at = -math.inf
+        """When its last one was printed."""
 
     def __enter__(self) -> "PrefixedLines":
         return self
@@ -326,7 +343,8 @@ class PrefixedLines:
         controls = has_controls(lines.rest) or has_controls(text)  # of a line that this text ends, too
         ending, whole = lines.add(text)
         if controls:
-            whole = [shown for line in whole if (shown := visible(line, printer.terminal)) or not line]
+            shown = [(line, visible(line, printer.terminal)) for line in whole]
+            whole = [text for line, text in shown if text or not line]
         if stream == "stderr":
             whole = self._fold(task, whole)
         if ending is not None:
@@ -368,7 +386,8 @@ class PrefixedLines:
             self._remember(task, lines, printer)
 
     def _print_part(self, lines: TaskLines, line: str, printer: Printer, ended: bool) -> None:
-        overwrites, head = has_controls(line.rstrip("\r")), self._head(lines.task)
+        overwrites = has_controls(line.rstrip("\r"))
+        head = self._head(lines.task)
         text = visible(line, printer.terminal and ended)
         if not overwrites or printer.redraws:
             if overwrites and not ended:  # in one row of the terminal

@@ -17,8 +17,11 @@ FULL_BYTES = 1 << 20
 """Unwritten bytes of a full stream."""
 STALL_S = 0.1
 """A full stream without progress for this long is stalled: it takes nothing more until half of it is written."""
-CHUNK_BYTES, SMALL_CHUNK_BYTES, SLOW_S = 1 << 16, 1 << 12, 0.1
-"""Bytes of one write; fewer after a write that took longer than `SLOW_S`, since a blocked write shows no progress."""
+CHUNK_BYTES = 1 << 16
+"""Bytes of one write."""
+SMALL_CHUNK_BYTES = 1 << 12
+"""The same after a write that took longer than `SLOW_S`, since a blocked write shows no progress."""
+SLOW_S = 0.1
 
 
 class WriteQueue:
@@ -93,7 +96,8 @@ class WriteQueue:
                 self._changed.notify_all()
 
     def _write(self, data: bytes) -> None:
-        left, size = memoryview(data), CHUNK_BYTES
+        left = memoryview(data)
+        size = CHUNK_BYTES
         while left:
             started_at = time.monotonic()
             try:

@@ -58,8 +58,11 @@ def choose_tasks(job: JobState, most: int) -> tuple[list[TaskState], str]:
     order = sorted(range(len(tasks)), key=rank)
     wanted = set(order[: max(1, most)])
     others = Counter(str(task.activity) for index, task in enumerate(tasks) if index not in wanted)
-    counts = ", ".join(f"{number} {activity}" for activity, number in others.most_common())
-    return [tasks[index] for index in sorted(wanted)], f"{others.total()} more: {counts}" if others else ""
+    rest = ""
+    if others:
+        counts = ", ".join(f"{number} {activity}" for activity, number in others.most_common())
+        rest = f"{others.total()} more: {counts}"
+    return [tasks[index] for index in sorted(wanted)], rest
 
 
 GAP = 2
@@ -144,7 +147,9 @@ def _width(text: str) -> int:
 
 def waits_for(job: JobState, now: float) -> str:
     """`waiting for worker-1 to connect`; empty if there is nothing to say."""
-    tasks, leading, running = job.tasks.values(), job.leading, job.running
+    tasks = job.tasks.values()
+    leading = job.leading
+    running = job.running
     if running and job.stopped_at is not None:
         return f"stopping {_names(running)}, {duration(now - job.stopped_at)}"
     if running and job.failed:
@@ -192,7 +197,8 @@ class LiveTable(PrefixedLines):
         from rich.console import Console
         from rich.live import Live
 
-        self.state, self.several_hosts = state_of(job), len(job.hosts) > 1
+        self.state = state_of(job)
+        self.several_hosts = len(job.hosts) > 1
         self.console = Console(file=out, highlight=False)
         self.live = Live(console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self.drawn_at, self.stale = 0.0, False
@@ -212,7 +218,8 @@ class LiveTable(PrefixedLines):
     def handle(self, message: Message) -> None:
         """Update the table, or print the tasks' output above it. Any message lets the seconds in the table count on."""
         super().handle(message)
-        now, failed = self.now(), self.state.failed
+        now = self.now()
+        failed = self.state.failed
         self.stale = self.state.update(message, now) or self.stale
         due = now - self.drawn_at >= (REFRESH_S if self.stale else TICK_S)
         urgent = isinstance(message, Stopped) or self.state.failed != failed
@@ -250,7 +257,8 @@ def picture(state: JobState, several_hosts: bool, width: int, height: int, now: 
         text.append(f"\n{plain(line(row, task.progress, widths))}", "red" if task.failed else None)
     notes = [others] if others else []
     if not last:
-        status, left_s = waits_for(state, now), state.left_s(now)
+        status = waits_for(state, now)
+        left_s = state.left_s(now)
         if left_s is not None and "time left" not in widths:
             status = f"{status}, about {duration(left_s)} left".removeprefix(", ")
         notes.append(status)

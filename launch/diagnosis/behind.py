@@ -130,7 +130,8 @@ def stalled(case: Case, stall: Stall) -> Diagnosis:
     tasks, words = next(filter(None, (rule(case, stall) for rule in rules)), ((), ""))
     running = _running(case)
     if not tasks and len(running) == 1:
-        task, tasks = running[0], (running[0],)
+        task = running[0]
+        tasks = (running[0],)
         caller = next((each.caller for each in _stacks(case, task) if each.main), None)
         folder = next(plan.program.cwd for plan in case.job.plans if plan.task.name == task)
         hangs = "hangs" if caller is None else f"is in TensorFlow, called from {caller.words(folder)}"
@@ -161,7 +162,8 @@ def _running(case: Case) -> list[str]:
 
 def _suspended(case: Case, _: Stall) -> _Finding | None:
     """Tasks that a signal or a debugger has stopped, or that wait for a device in the kernel."""
-    running, states = _running(case), case.history.states
+    running = _running(case)
+    states = case.history.states
     stopped = case.frozen(running)
     if stopped:
         return stopped, case.frozen_sentence(stopped)
@@ -197,7 +199,8 @@ def _fewer_steps(case: Case, _: Stall) -> _Finding | None:
 
     Nor are tasks that all wait in TensorFlow: each task of a custom program may report after another number of steps.
     """
-    history, leading = case.history, [task for task in _running(case) if task in case.job.leading]
+    history = case.history
+    leading = [task for task in _running(case) if task in case.job.leading]
     waiting = [task for task in leading if any(stack.main and stack.in_tensorflow for stack in _stacks(case, task))]
     if waiting == leading and not case.job.reports_steps:
         return None

@@ -143,8 +143,10 @@ class Case:
     @cached_property
     def early(self) -> dict[str, Exited]:
         """Serving tasks that exited with code 0 while a leading one still ran."""
-        leaders = [self.by_themselves.get(task) for task in self.job.leading]
-        end = max((exit.time if exit is not None and exit.code == 0 else math.inf for exit in leaders), default=0.0)
+        end = 0.0  # of the leading tasks
+        for task in self.job.leading:
+            exit = self.by_themselves.get(task)
+            end = max(end, exit.time) if exit is not None and exit.code == 0 else math.inf
         serving = {task: self.by_themselves[task] for task in self.by_themselves if task in self.job.serving}
         return {task: exit for task, exit in serving.items() if exit.code == 0 and exit.time < end}
 

@@ -69,7 +69,8 @@ def diagnose(history: History, job: Job) -> Outcome:
     if case.succeeded:
         warnings += [f"{task} {endings[task]}" for task in job.following if endings[task]]
     texts = ["\n".join(history.tail(culprit, stream)) for stream in ("stderr", "stdout")] if culprit else []
-    texts += [case.reports[culprit].message] if culprit in case.reports else []
+    if culprit in case.reports:
+        texts.append(case.reports[culprit].message)
     keras3 = any(plan.program.env.get("TF_USE_LEGACY_KERAS") == "0" for plan in job.plans)
     return Outcome(
         status,
@@ -171,7 +172,8 @@ def failures_of(case: Case) -> tuple[list[Failure], list[Failure]]:
     """
     failures, victims = [], []
     for task in dict.fromkeys([*case.failed_exits, *case.reports]):
-        exit, raised = case.failed_exits.get(task), case.exception(task)
+        exit = case.failed_exits.get(task)
+        raised = case.exception(task)
         failure = failure_of(case, task, raised)
         killed = raised is None and exit is not None and exit.code < 0 and exit.code != -signal.SIGABRT
         if not killed and is_peer_failure(failure.text):
@@ -190,9 +192,11 @@ def failure_of(case: Case, task: str, raised: ErrorText | None) -> Failure:
     """The failure of a task that has exited, or that raised an exception and was stopped before it had exited."""
     exit = case.failed_exits.get(task)
     if exit is None:
-        raised, exit = raised or case.reports[task], case.exits.get(task)
+        raised = raised or case.reports[task]
+        exit = case.exits.get(task)
         if exit is None or not 0 < exit.code < SIGNALS:
-            at, ending = raised.time, f"failed{case.place(task)}"
+            at = raised.time
+            ending = f"failed{case.place(task)}"
             return Failure(task, at, at, ending, raised, ExitCode.FAILED, "", raised.text)
     time = min(exit.time, raised.time) if raised is not None else exit.time
     lines = last_lines(task, case.history, raised)
@@ -285,7 +289,8 @@ def find_culprit(case: Case, certain: bool = False) -> Diagnosis | None:
         tasks = tuple(each.task for each in not_started if each.reason == first.reason)
         place = case.place(first.task) if len(tasks) == 1 else ""
         return Diagnosis(f"{listed(tasks)} could not be started{place}: {first.reason}", ExitCode.NOT_STARTED, tasks)
-    (failures, victims), early = failures_of(case), list(case.early.values())
+    failures, victims = failures_of(case)
+    early = list(case.early.values())
     first_at = min((failure.time for failure in failures), default=math.inf)
     lost_at = min((lost.time for lost in case.lost), default=math.inf)
     if case.lost and lost_at <= first_at and not any(exit.time < lost_at for exit in early):
@@ -321,7 +326,8 @@ def _failed(case: Case, failures: Sequence[Failure]) -> Diagnosis:
     unknown = first.raised is None and not first.last_line
     alike = [each for each in failures if each.kind == first.kind and (not unknown or is_close(each))]
     if len(alike) > 1:
-        tasks, number = tuple(failure.task for failure in alike), len(case.job.plans)
+        tasks = tuple(failure.task for failure in alike)
+        number = len(case.job.plans)
         every = "both tasks" if number == 2 else f"all {number} tasks"
         who = every if len(tasks) == number else listed(tasks)
         words = first.words if first.raised else first.words.replace(case.place(first.task), "", 1)

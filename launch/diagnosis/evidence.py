@@ -21,7 +21,8 @@ def killed_from_outside(code: int) -> bool:
 
 def describe_ending(exit: Exited, place: str) -> str:
     """`exited with code 3 on h2`, or `was killed by SIGTERM on h2 (not by tfdist)`; `place` is ` on h2` or empty."""
-    code, number = exit.code, signal_number(exit.code)
+    code = exit.code
+    number = signal_number(exit.code)
     if number is None:
         return f"exited with code {code}{place}" + (" (restart requested)" if code == ExitCode.PREEMPTED else "")
     killed = f"was killed by {signal_name(number)}{place}"
@@ -138,7 +139,9 @@ def exception_at_exit(task: str, code: int, history: History) -> ErrorText | Non
     exception = exception_of(task, history)
     if exception is None or isinstance(exception, ReportedError) or code == 1:
         return exception
-    return exception if code in (*range(2, 126), 134, -6) and not _continued(task, history, exception) else None
+    if code in (*range(2, 126), 134, -6) and not _continued(task, history, exception):
+        return exception
+    return None
 
 
 def exception_before(time: float, task: str, history: History) -> ErrorText | None:

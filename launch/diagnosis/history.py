@@ -123,7 +123,8 @@ class ErrorText:
     def headline(self) -> str:
         """`ValueError: bad data`: the type and the first informative line of the message."""
         lines = self.message.splitlines()
-        first = next((line for line in lines if not _WITHOUT_CONTENT.match(line)), lines[0] if lines else "")
+        informative = [line for line in lines if not _WITHOUT_CONTENT.match(line)]
+        first = next(iter(informative or lines), "")
         text = ": ".join(filter(None, (self.type, first.strip())))
         return text if len(text) <= MOST_HEADLINE else f"{text[:MOST_HEADLINE]} ..."
 

@@ -22,7 +22,7 @@ LEAST_STEPS = 20
 CAUSED, WAITS = 0.8, 0.15
 """A worker is named if of all time that workers wait, this share is for it, and if that is this share of their time.
 It need not be the last one in each step: one that is throttled computes some as fast as the others. The cores of one
-virtual machine differed by 10 to 11 % for minutes, without a cause that shows (`lab/slow_workers.py`)."""
+virtual machine differed by 10 to 11 % for minutes, without a cause that shows (`lab/faults/slow_workers.py`)."""
 OFTEN = 2 / 3
 """And if it is the main cause in this share of the stretches: not for one long pause."""
 KEPT = 0.75
@@ -133,7 +133,9 @@ class _Stretch:
     def waits_for(self, task: str) -> float:
         """The share of their time, 0..1, that the others wait for this task, on average."""
         others = len(self.waits_ms) - 1
-        return min(1.0, self.caused_ms[task] / others / self.step_ms) if others > 0 and self.step_ms else 0.0
+        if others <= 0 or not self.step_ms:
+            return 0.0
+        return min(1.0, self.caused_ms[task] / others / self.step_ms)
 
 
 def _total(stretches: Collection[_Stretch]) -> _Stretch:
@@ -165,7 +167,9 @@ class WorkerSteps:
             self._note_updates(event)
 
     def _note_times(self, task: str, event: Mapping[str, Any]) -> None:
-        step, every, step_ms = event.get("step"), event.get("every"), _number(event.get("step_ms"))
+        step = event.get("step")
+        every = event.get("every")
+        step_ms = _number(event.get("step_ms"))
         waited, own = _numbers(event.get("input_ms")), _numbers(event.get("own_ms"))
         if type(step) is not int or type(every) is not int or every < 1 or step < 0 or not step_ms:
             return
@@ -245,7 +249,8 @@ class WorkerSteps:
         if total.updates:
             return self._fewest(total, named)
         task = max(total.caused_ms, key=lambda task: total.caused_ms[task], default="")
-        others, kept = [other for other in self.tasks if other != task], KEPT if task == named else 1.0
+        others = [other for other in self.tasks if other != task]
+        kept = KEPT if task == named else 1.0
         if total.share(task) < CAUSED * kept or total.waits_for(task) < WAITS * kept:
             return None
         if sum(stretch.share(task) >= 0.5 for stretch in self._stretches) < OFTEN * kept * len(self._stretches):
@@ -288,7 +293,9 @@ def _numbers(value: object) -> list[float]:
 def gpus_of(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The readings of GPUs in a `step` event, which may hold anything."""
     gpus = event.get("gpus")
-    return [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list | tuple) else []
+    if not isinstance(gpus, list | tuple):
+        return []
+    return [gpu for gpu in gpus if isinstance(gpu, dict)]
 
 
 Rates = Mapping[str, float]
@@ -311,7 +318,8 @@ def evidence(rates: Mapping[str, Rates], task: str) -> list[tuple[str, str]]:
 
     A figure must be `least`, and twice that of the others.
     """
-    own, others = rates.get(task, {}), [values for name, values in rates.items() if name != task]
+    own = rates.get(task, {})
+    others = [values for name, values in rates.items() if name != task]
 
     def usual(name: str) -> float:
         return median(values.get(name, 0.0) for values in others) if others else 0.0
@@ -319,7 +327,8 @@ def evidence(rates: Mapping[str, Rates], task: str) -> list[tuple[str, str]]:
     def stands_out(name: str, least: float) -> bool:
         return own.get(name, 0.0) >= max(least, 2 * usual(name))
 
-    found, cores = [], max(1.0, own.get("cores", 1.0))
+    found = []
+    cores = max(1.0, own.get("cores", 1.0))
     if stands_out("throttled_s", 0.05):
         found.append(("throttled", f"its cgroup is throttled {min(1.0, own['throttled_s']):.0%} of the time"))
     if stands_out("steal_s", 0.05 * cores):

@@ -191,7 +191,8 @@ def _port_list(ports: Iterable[int]) -> str:
 def _link_rows(survey: Survey) -> Iterator[CheckResult]:
     """A row for each link, unless it failed because one of its hosts was lost."""
     for (source, target), link in survey.links.items():
-        row, problem = partial(_row, f"{source.name} -> {target.name}", "link", str(link)), None
+        row = partial(_row, f"{source.name} -> {target.name}", "link", str(link))
+        problem = None
         if isinstance(link, Problem):
             if not {source, target} & survey.lost.keys():
                 yield row(link, Verdict.FAILED)

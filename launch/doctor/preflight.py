@@ -15,7 +15,7 @@ from tfdist.launch.cluster import Task
 from tfdist.launch.doctor import problems
 from tfdist.launch.errors import ExitCode, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.job import Job
+from tfdist.launch.job import Job, TaskPlan
 
 MEASURE_S = 1.0
 """Seconds of sending: enough for TCP to reach full speed on a local network."""
@@ -136,7 +136,9 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
     Raises:
         TfdistError: the folder cannot be written, or is another one on some host.
     """
-    hosts, path, token = job.checkpoint_hosts, job.checkpoint_dir, new_token()
+    hosts = job.checkpoint_hosts
+    path = job.checkpoint_dir
+    token = new_token()
     if not hosts:
         return
 
@@ -147,7 +149,8 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
         failed = []
         for host, answer in answers.items():
             if isinstance(answer, messages.FolderChecked) and answer.reason:
-                what, fix = f"the checkpoint folder {path} {answer.reason}", "choose another one with --checkpoint-dir"
+                what = f"the checkpoint folder {path} {answer.reason}"
+                fix = "choose another one with --checkpoint-dir"
                 if answer.reason.startswith(system.UNSAFE):
                     fix = f"or {fix}"
                 if answer.reason == system.NOT_SHARED:
@@ -198,7 +201,10 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
 
     targets = dial_targets(job)
     token = new_token() if targets else ""
-    with_port = {host: [plan for plan in plans if plan.host == host and plan.port is not None] for host in job.hosts}
+    with_port: dict[Host, list[TaskPlan]] = {host: [] for host in job.hosts}
+    for plan in plans:
+        if plan.port is not None:
+            with_port[plan.host].append(plan)
     ports = {host: tuple(plan.port or 0 for plan in of_host) for host, of_host in with_port.items() if of_host}
     reserved, refused = reserve(fleet, ports, token)
     raise_problems(fleet.lost.values())

@@ -44,7 +44,9 @@ def unseen_gpus(host: Host, hello: Mapping[str, Any]) -> Problem | None:
             return None
         what = f"CUDA_VISIBLE_DEVICES hides {counted(hello['gpus_hidden'], 'GPU')}"
         return Problem(what, "run 'unset CUDA_VISIBLE_DEVICES' on the host to use them", host.name)
-    driver, missing, version = hello["driver"], hello["cuda_missing"], hello["packages"].get("tensorflow")
+    driver = hello["driver"]
+    missing = hello["cuda_missing"]
+    version = hello["packages"].get("tensorflow")
     numbers = re.findall(r"\d+", driver)
     if numbers and tuple(map(int, numbers)) < OLDEST_DRIVER:  # an unknown version counts as new
         oldest = ".".join(map(str, OLDEST_DRIVER))

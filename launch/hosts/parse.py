@@ -90,7 +90,9 @@ def _parse_target(text: str, source: str) -> Host:
     user, at, rest = text.rpartition("@")
     inside, bracket, after = rest[1:].partition("]")
     if rest.startswith("[") and bracket and is_ipv6(inside):
-        name, colon, slots = inside, after[:1], after[1:]
+        name = inside
+        colon = after[:1]
+        slots = after[1:]
     elif rest.count(":") > 1:
         raise TfdistError(f"{source} {text}: not [user@]host[:slots]; put an IPv6 address in brackets, as [::1]:2")
     else:

@@ -151,7 +151,9 @@ class Gathering:
         Raises:
             OSError: the port is in use by another program.
         """
-        self._expected, self._key, self._task = rendezvous.peers.keys(), rendezvous.key, rendezvous.task.name
+        self._expected = rendezvous.peers.keys()
+        self._key = rendezvous.key
+        self._task = rendezvous.task.name
         self._failed: BarrierMessage = {}
         """The message of the peer that has given up."""
         self._refused: dict[str, str] = {}

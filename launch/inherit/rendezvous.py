@@ -86,7 +86,9 @@ def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]
     """
     if not rendezvous.peers or rendezvous.task.role == "evaluator":  # nothing connects to it, and it to nothing
         return
-    wait, stop, leads = _Wait(timeout_s, report), Event(), rendezvous.task == rendezvous.leader
+    wait = _Wait(timeout_s, report)
+    stop = Event()
+    leads = rendezvous.task == rendezvous.leader
     names = NameSearch({name: split(address)[0] for name, address in rendezvous.peers.items()}, stop)
     with ExitStack() as stack:
         try:
@@ -123,7 +125,8 @@ class _Wait:
         Raises:
             TfdistError: a signal came, or the time is over.
         """
-        self.missing, now = missing or self.missing, time.monotonic()
+        self.missing = missing or self.missing
+        now = time.monotonic()
         if not self.signals.empty():
             raise TfdistError("interrupted before any task was started", SIGNALS + self.signals.get().signal)
         if now - self.started_at >= self.timeout_s:
@@ -170,7 +173,9 @@ def _wait_at_leader(connection: socket.socket, rendezvous: Rendezvous, wait: _Wa
     A leader is told why this task gives up, unless a signal came: another process may take its place.
     """
     task, key, leader = rendezvous.task.name, rendezvous.key, rendezvous.leader.name
-    nonce, is_greeted, is_leader = secrets.token_hex(16), False, False
+    nonce = secrets.token_hex(16)
+    is_greeted = False
+    is_leader = False
     try:
         for message in _messages(connection, wait):
             is_leader = is_leader or key.proves(message, nonce, leader)
@@ -204,7 +209,8 @@ def _messages(connection: socket.socket, wait: _Wait) -> Iterator[BarrierMessage
         OSError: the connection has ended, or nothing came for long.
         ValueError: something else answers.
     """
-    reader, heard_at = LineReader(LONGEST), time.monotonic()
+    reader = LineReader(LONGEST)
+    heard_at = time.monotonic()
     connection.settimeout(TICK_S)
     while True:
         wait.check("")
@@ -223,4 +229,6 @@ def _messages(connection: socket.socket, wait: _Wait) -> Iterator[BarrierMessage
 def _missing(names: NameSearch) -> str:
     """`the name of worker-1 (h2) in DNS`; empty if all names are known."""
     missing = [f"{task} ({host})" for task, host in names.missing.items()]
-    return f"the {'name' if len(missing) == 1 else 'names'} of {shortened(missing)} in DNS" if missing else ""
+    if not missing:
+        return ""
+    return f"the {'name' if len(missing) == 1 else 'names'} of {shortened(missing)} in DNS"

@@ -158,7 +158,9 @@ def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, 
     parts = [re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part) for part in text.split(",")]
     if not all(parts):
         raise TfdistError(f"{_SLURM_TASKS}={text!r}: must be numbers as in 2(x3),1; {_SLURM_FIX}")
-    counts = [int(part[1]) for part in parts if part for _ in range(int(part[2] or 1))]
+    counts: list[int] = []
+    for part in filter(None, parts):
+        counts += [int(part[1])] * int(part[2] or 1)
     if len(counts) != len(nodes):
         raise TfdistError(f"{_SLURM_TASKS}={text}: not a number for each node of {environ[_SLURM_NODES]}; {_SLURM_FIX}")
     hosts = [node for node, count in zip(nodes, counts, strict=True) for _ in range(count)]

@@ -44,7 +44,8 @@ class Background:
 
     def expect(self, tasks: Iterable[str], run_dir: RunDir) -> None:
         """Detach once these tasks are started."""
-        self.waiting, self.run_dir = set(tasks), run_dir
+        self.waiting = set(tasks)
+        self.run_dir = run_dir
 
     def handle(self, message: Message) -> None:
         """Detach when the last task has been started."""

@@ -164,7 +164,8 @@ def write_bundle(source: Source, files: Iterable[str], doctor: str, redact: Reda
                 text = doctor if member == DOCTOR else source.end(member)
                 data = redact.file(member, text).encode("utf-8", "replace")
                 info = tarfile.TarInfo(_unused(redact.path(f"{name}/{member}"), names))
-                info.size, info.mtime = len(data), int(time.time())
+                info.size = len(data)
+                info.mtime = int(time.time())
                 archive.addfile(info, BytesIO(data))
     except BaseException:
         path.unlink(missing_ok=True)

@@ -244,7 +244,8 @@ def _planned(task: Any) -> HostNames:
         found.append(task["host"])
         config = parse_json(task["env"]["TF_CONFIG"])
         address = config["cluster"][config["task"]["type"]][config["task"]["index"]].rpartition(":")[0]
-        found += [] if _STAYS.fullmatch(address) else [address]
+        if not _STAYS.fullmatch(address):
+            found.append(address)
     return HostNames(_texts(found))
 
 
@@ -265,7 +266,8 @@ class Redactor:
     def __init__(self, hosts: Iterable[HostNames], environ: Mapping[str, str]) -> None:
         self._hosts = Hosts([HostNames(frozenset({"localhost", socket.gethostname()})), *hosts])
         values = [value for name, value in environ.items() if redact_value(name, value) == REDACTED]
-        texts = {text for value in values for line in value.splitlines() for text in _forms(line)}
+        lines = [line for value in values for line in value.splitlines()]
+        texts = {text for line in lines for text in _forms(line)}
         texts |= {json.dumps(value)[1:-1] for value in values}
         secrets = sorted((text for text in texts if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
         self._secrets = re.compile("|".join(map(re.escape, secrets))) if secrets else None
@@ -273,7 +275,8 @@ class Redactor:
         with suppress(KeyError, OSError, RuntimeError):  # a user without a name or a home
             home, user = map(re.escape, (str(Path.home()), getpass.getuser()))
             masks = [(rf"{home}(?![\w.-])", "~")] if len(home) > 1 else []
-            masks += [(rf"(?<=[/\"'=]){user}(?![\w.-])|(?<![\w.-]){user}(?=[/@])", "USER")] if user != "root" else []
+            if user != "root":
+                masks.append((rf"(?<=[/\"'=]){user}(?![\w.-])|(?<![\w.-]){user}(?=[/@])", "USER"))
             self._user = [(re.compile(pattern), mask) for pattern, mask in masks]
 
     def text(self, text: str) -> str:
@@ -311,7 +314,9 @@ class Redactor:
             masked = REDACTED if value and _is_secret(name) else self.text(value)
             return self._hosts.mask_name(masked) if name in ("host", "hosts") else masked
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return REDACTED if is_number and _is_secret(name) and not is_count(name, str(value)) else value
+        if is_number and _is_secret(name) and not is_count(name, str(value)):
+            return REDACTED
+        return value
 
     def _object(self, value: dict[str, Any], name: str) -> dict[str, Any]:
         labels = [each for each in value if each in ("name", "Name", "key", "Key") and isinstance(value[each], str)]
@@ -420,9 +425,11 @@ def _closing(line: str, start: int) -> int:
     end = start
     while opening := _OPENING.match(line, end):
         mark = opening[0]
-        quote, slashes = mark.lstrip("\\"), len(mark) - len(mark.lstrip("\\"))
+        quote = mark.lstrip("\\")
+        slashes = len(mark) - len(mark.lstrip("\\"))
         pattern = _closing_mark(slashes, quote)
-        found = (pattern.search if slashes or len(quote) > 1 else pattern.match)(line, opening.end())
+        find = pattern.search if slashes or len(quote) > 1 else pattern.match
+        found = find(line, opening.end())
         if found is None:
             return len(line)
         end = found.end()

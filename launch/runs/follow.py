@@ -63,7 +63,9 @@ class GrowingFile:
         """
         while data := self.read():
             data = self.rest + data
-            end = data.rfind(b"\n") + 1 or (end_of_characters(data) if len(data) > CHUNK else 0)
+            end = data.rfind(b"\n") + 1
+            if not end and len(data) > CHUNK:
+                end = end_of_characters(data)
             self.rest = data[end:]
             if end:
                 return data[:end].decode("utf-8", "surrogateescape")
@@ -175,7 +177,8 @@ def wait_for_end(
 
 def wait_for_launcher(run_dir: RunDir) -> None:
     """Wait until the launcher of a run that has ended has exited, but at most `LAUNCHER_S`."""
-    launcher, until = read_launcher(run_dir), time.monotonic() + LAUNCHER_S
+    launcher = read_launcher(run_dir)
+    until = time.monotonic() + LAUNCHER_S
     while launcher is not None and launcher.local and launcher.alive and time.monotonic() < until:
         time.sleep(0.02)
 

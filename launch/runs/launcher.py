@@ -137,7 +137,8 @@ def _address(folder: int, run_dir: RunDir) -> str:
 
 
 def _line(stream: socket.socket, timeout_s: float = ANSWER_S) -> bytes:
-    reader, until = LineReader(_LONGEST), time.monotonic() + timeout_s
+    reader = LineReader(_LONGEST)
+    until = time.monotonic() + timeout_s
     lines: list[bytes] = []
     while not lines:
         stream.settimeout(max(0.001, until - time.monotonic()))  # for all of it, however it drips

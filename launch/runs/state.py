@@ -111,14 +111,16 @@ def read_run(run_dir: RunDir) -> Run:
 
 def _read(run_dir: RunDir, listens: Callable[[RunDir], bool]) -> Run:
     """The run in a folder. `listens`: whether a launcher that the folder does not name listens on the run's socket."""
-    ending, launcher = _ending(run_dir), read_launcher(run_dir)
+    ending = _ending(run_dir)
+    launcher = read_launcher(run_dir)
     started = _started(run_dir, launcher)
     state = _state(run_dir, ending, launcher, started, listens)
     if state is RunState.LOST:
         ending = _ending(run_dir)
         if "status" in ending:  # it has written its outcome and ended since
             state = _state(run_dir, ending, launcher, started, listens)
-    wall_s, remark = ending.get("wall_s"), ""
+    wall_s = ending.get("wall_s")
+    remark = ""
     if state is RunState.RUNNING:
         wall_s = max(0.0, time.time() - started)
         if launcher is not None and not launcher.local:
@@ -275,7 +277,8 @@ def find_run(text: str, runs_dir: Path, argument: str = "", *, others: bool = Fa
             return RunDir(Path(text))
         raise TfdistError(f"{argument or f'RUN {text!r}'}: not the folder of a run; 'tfdist runs' lists the runs")
     argument = argument or f"RUN {text}"
-    here, names = Path(text), {path.name: is_ours(path) for path in _folders(runs_dir)}
+    here = Path(text)
+    names = {path.name: is_ours(path) for path in _folders(runs_dir)}
     matches = _matches(text, [name for name, ours in names.items() if ours])
     if not matches and _is_run(here) and is_ours(here):
         return RunDir(here)
@@ -290,7 +293,9 @@ def find_run(text: str, runs_dir: Path, argument: str = "", *, others: bool = Fa
         )
     if _is_run(here) and others:
         return RunDir(here)
-    paths = [f"{runs_dir}/{name}" for name in strangers] or ([f"./{text}"] if _is_run(here) else [])
+    paths = [f"{runs_dir}/{name}" for name in strangers]
+    if not paths and _is_run(here):
+        paths = [f"./{text}"]
     if paths:
         raise TfdistError(f"{argument}: not a run of yours; give the path of another user's, {shortened(paths)}")
     if not names:
@@ -318,7 +323,8 @@ def _newest(run_dirs: Sequence[RunDir]) -> Run | None:
     A start in the future is wrong: the clock was ahead then, or is behind now. Such a run counts by the clock that runs
     since boot; if it is of an earlier boot or another machine, as older than all others.
     """
-    now, booted = time.time(), time.time() - time.clock_gettime(CLOCK_BOOTTIME)
+    now = time.time()
+    booted = time.time() - time.clock_gettime(CLOCK_BOOTTIME)
 
     def age(run: Run) -> tuple[bool, float, str]:
         started = run.started

@@ -53,7 +53,8 @@ class _Log:
         left = memoryview(gap + data)
         try:
             if self._descriptor is None:
-                path, flags = self._path(), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+                path = self._path()
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._descriptor = os.open(path, flags, 0o600)
                 self.size = os.fstat(self._descriptor).st_size
@@ -61,7 +62,8 @@ class _Log:
             left = memoryview(self._end) if ends else left
             while left:
                 written = os.write(self._descriptor, left)
-                left, self.size = left[written:], self.size + written
+                left = left[written:]
+                self.size += written
             self.lost, self.cut = 0, ends
         except OSError:
             self.lost = (self.lost if len(left) > len(data) else 0) + min(len(left), len(data))

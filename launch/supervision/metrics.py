@@ -90,7 +90,8 @@ def published(options: MetricsOptions, job: Job, writer: RunWriter, note: Callab
     if not options.wanted:
         yield lambda _: None
         return
-    library, metrics = _library(), JobMetrics(writer.run_dir.path.name, state_of(job), writer.log_bytes)
+    library = _library()
+    metrics = JobMetrics(writer.run_dir.path.name, state_of(job), writer.log_bytes)
     exposition = import_module("prometheus_client.exposition")
     registry = library.CollectorRegistry()
     registry.register(metrics)
@@ -227,7 +228,8 @@ class JobMetrics:
 
     def _by_task(self) -> dict[str, tuple[str, str, Mapping[str, float | None]]]:
         """Kind, description and value of each task, by name of the family."""
-        tasks, now = self.state.tasks.values(), time.monotonic()
+        tasks = self.state.tasks.values()
+        now = time.monotonic()
 
         def each(attribute: str) -> dict[str, float | None]:
             return {task.name: getattr(task, attribute) for task in tasks}
@@ -264,7 +266,8 @@ def _readings(event: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """The figures of each GPU in a `step` event, by its index. One index is one GPU: samples must differ."""
     readings = {}
     for gpu in gpus_of(event)[:MOST_GPUS]:
-        index, figures = gpu.get("index"), {key: gpu.get(key) for key, _, _ in _GPU.values()}
+        index = gpu.get("index")
+        figures = {key: gpu.get(key) for key, _, _ in _GPU.values()}
         label = str(index)[:MOST_INDEX] if isinstance(index, int | str) else ""
         readings[label] = {key: float(value) for key, value in figures.items() if isinstance(value, int | float)}
     return readings

@@ -99,7 +99,8 @@ class AttemptLog:
 
     def update(self, message: Event) -> None:
         """Note a step, or the checkpoint that was saved or restored."""
-        last, step = self.attempts[-1], message.event.get("step")
+        last = self.attempts[-1]
+        step = message.event.get("step")
         if not isinstance(step, int):
             return
         match message.event.get("event"):
@@ -180,7 +181,8 @@ def decide(
 def tasks_to_restart(job: Job, culprits: Sequence[str]) -> tuple[str, ...] | None:
     """The tasks that are restarted after a failure of these; all of them if a host is to blame. None: no restart."""
     roles = {plan.task.name: plan.task.role for plan in job.plans}
-    if any(job.roles[role].restarts is None for role in ({roles[task] for task in culprits} or set(roles.values()))):
+    failed = {roles[task] for task in culprits} or set(roles.values())
+    if any(job.roles[role].restarts is None for role in failed):
         return None
     if not culprits:
         return tuple(roles)
@@ -201,7 +203,8 @@ def delay_s(attempts: Sequence[Attempt]) -> float:
         else:
             further = attempt.last_step > furthest
         stuck = stuck + 1 if before and not further else 0
-        before, furthest = True, max(furthest, attempt.last_step or 0)
+        before = True
+        furthest = max(furthest, attempt.last_step or 0)
     return min(MOST_DELAY_S, 2.0 ** min(stuck - 1, 10)) if stuck else 0.0
 
 

@@ -61,7 +61,9 @@ def launch(
     Raises:
         TfdistError: an agent could not be started or the preflight failed; no task was started.
     """
-    policy, elastic, hosts = policy or Policy(), hosts is not None, hosts or SameHosts(job.hosts)
+    policy = policy or Policy()
+    elastic = hosts is not None
+    hosts = hosts or SameHosts(job.hosts)
     allow_descriptors(SPARE_DESCRIPTORS + DESCRIPTORS * len(job.hosts) + LOGS_PER_TASK * len(job.plans))
     with ExitStack() as stack:
         if fleet is None:
@@ -124,10 +126,12 @@ class _Run:
         for note in notes:
             self.listeners(readable(note))
         if not self.needs_tensorflow:
-            files, variable = self.writer.run_dir.files.absolute(), "TFDIST_ARM_DIR"
+            files = self.writer.run_dir.files.absolute()
+            variable = "TFDIST_ARM_DIR"
             plans = []
             for plan in job.plans:  # in the home folder of a host without ours, which must not be made there
-                program, here = plan.program, plan.program.cwd == planned[plan.task]
+                program = plan.program
+                here = plan.program.cwd == planned[plan.task]
                 env = {} if here else {variable: f"{program.cwd}/runs/{self.writer.run_dir.path.name}/files"}
                 plans.append(replace(plan, program=replace(program, env={**program.env, **env})))
             job = replace(job, plans=tuple(plans), shared={**job.shared, variable: str(files)})
@@ -143,7 +147,8 @@ class _Run:
                     raise TfdistError("interrupted", SIGNALS + interrupted.signal)
                 plan = self._next_plan(job)
             except TfdistError as error:
-                why, code = safe_text(str(error)), error.exit_code
+                why = safe_text(str(error))
+                code = error.exit_code
                 if code > SIGNALS:
                     why = "interrupted before the restart"
                     outcome = replace(outcome, status=Status.INTERRUPTED, exit_code=code, signal=code - SIGNALS)
@@ -161,7 +166,8 @@ class _Run:
         return self.supervisor.history.select(Interrupted) if self.supervisor else []
 
     def _announce_restart(self, outcome: Outcome, restart: Restart, job: Job, note: str) -> None:
-        number, tasks = len(self.log.attempts), tuple(plan.task.name for plan in job.plans)
+        number = len(self.log.attempts)
+        tasks = tuple(plan.task.name for plan in job.plans)
         restart = replace(restart, tasks=tasks, whole=True)
         reason = announcement(outcome, restart, job, self.policy, number, self.log.saved.step)
         lines = "; ".join(filter(None, (reason, note)))
@@ -187,7 +193,8 @@ class _Run:
             for host in [host for host in self.fleet.channels if host.name == lost.host]:
                 self.fleet.lose(host, lost.reason)
         outcome = diagnose(tasks.history, job)
-        reason, ended = safe_text(outcome.reason), self.supervisor.failure_time(time.monotonic())
+        reason = safe_text(outcome.reason)
+        ended = self.supervisor.failure_time(time.monotonic())
         self.log.attempts = self.log.closed(ended, reason, outcome.culprit, outcome.exit_code)
         return replace(
             outcome,
@@ -210,7 +217,8 @@ class _Run:
         Raises:
             TfdistError: the job cannot be continued, or interrupted (exit code 128 + signal).
         """
-        self._new, self._changed = [], False
+        self._new = []
+        self._changed = False
         self._update_hosts()
         deadline = time.monotonic() + self.fleet.policy.start_timeout_s
         while True:

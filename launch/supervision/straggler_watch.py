@@ -80,14 +80,16 @@ class StragglerWatch:
         known = self.steps.known(now)
         slow = self.steps.slow(self._reported[0]) if known else None
         if slow is None or slow.task != self._suspect:
-            self._suspect, self._suspected_at = "" if slow is None else slow.task, now
+            self._suspect = "" if slow is None else slow.task
+            self._suspected_at = now
             self._before, self._rates = {}, {}
         if slow is not None:
             self.tasks.count(lambda reply: self.tasks.isolate(NAME, lambda: self._keep(reply)))
             self._name(slow, now)
         elif known and self._reported[0] and now - self.printed_at >= LINE_S:
             self.tasks.note(f"{self._reported[0]} no longer holds the others up")
-            self._reported, self.printed_at = ("",), now
+            self._reported = ("",)
+            self.printed_at = now
 
     def _keep(self, reply: Reply) -> None:
         if isinstance(reply, Inspected):
@@ -106,12 +108,15 @@ class StragglerWatch:
         own = self._throttles.get(slow.task, "")
         others = {reason for task, reason in self._throttles.items() if task != slow.task}
         kind, text = cause(slow, self._rates, "" if own in (*others, "unknown") else own)
-        host, time = self.tasks.channels[slow.task].host.name, event_time()
+        host = self.tasks.channels[slow.task].host.name
+        time = event_time()
         is_new = (slow.task, host, kind) != self._reported
         if is_new and (now - self.printed_at < LINE_S or not self.steps.still(slow)):
             return
         if is_new:
-            self._reported, self._reported_since, self.printed_at = (slow.task, host, kind), self._suspected_at, now
+            self._reported = (slow.task, host, kind)
+            self._reported_since = self._suspected_at
+            self.printed_at = now
         current = report_of(slow, host, text, time - (now - self._reported_since), time)
         if is_new:
             self.reports.append(current)

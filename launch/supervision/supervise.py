@@ -53,8 +53,14 @@ class Supervisor:
             paced: the barrier opens only for a `NextTurn`, and the time limit is that of each turn. Nothing is
                 restarted.
         """
-        self.tasks, self.inbox, self.log, self.paced = tasks, inbox, log, paced
-        self.policy, self.job, self.history, self.deadlines = tasks.policy, tasks.job, tasks.history, tasks.deadlines
+        self.tasks = tasks
+        self.inbox = inbox
+        self.log = log
+        self.paced = paced
+        self.policy = tasks.policy
+        self.job = tasks.job
+        self.history = tasks.history
+        self.deadlines = tasks.deadlines
         self.records: dict[str, Mapping[str, Any]] = {}
         self.failed_at: float | None = None
         """Monotonic time of the first failure since the start, or since the last restart."""

@@ -80,7 +80,9 @@ class TaskGroup:
     def start(self, tasks: Collection[str]) -> None:
         """Start the present attempts of these tasks."""
         for plan in [plan for plan in self.job.plans if plan.task.name in tasks]:
-            task, argv, cwd = plan.task.name, self.job.command(plan), plan.program.cwd
+            task = plan.task.name
+            argv = self.job.command(plan)
+            cwd = plan.program.cwd
             number = self.attempt(task)
             env = {**self.job.environment(plan), "TFDIST_ATTEMPT": str(self.job.first_attempt + number)}
             port = self.job.cluster.port(plan.task)

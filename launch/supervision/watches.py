@@ -54,7 +54,8 @@ class FrozenWatch:
         """Look at the answers to the last request, and ask again."""
         if self.tasks.stopped:
             return
-        paused, self.checked_at = now - self.checked_at > PAUSE_S, now
+        paused = now - self.checked_at > PAUSE_S
+        self.checked_at = now
         states = {task: self.tasks.history.states.get(task) for task in sorted(self.tasks.running)}
         stopped = {task: state.time for task, state in states.items() if state is not None and state.state == "T"}
         stopped = {} if paused else stopped
@@ -165,10 +166,12 @@ class JoinWatch:
     def check(self, now: float) -> None:
         """Compare the processes with those at the last check, and ask for them again."""
         leaders, history = self.tasks.leaders, self.tasks.history
-        listening, time_now = self._listening(), event_time()
+        listening = self._listening()
+        time_now = event_time()
 
         def waits(task: str) -> bool:
-            before, state = self.seen.get(task), history.states.get(task)
+            before = self.seen.get(task)
+            state = history.states.get(task)
             if task not in listening or before is None or state is None or before is state:
                 return False
             quiet = time_now - history.last_sign(task) >= QUIET_S
@@ -248,7 +251,9 @@ class StallWatch:
     def restart(self, now: float) -> None:
         """Count the time from now on, and end a suspicion."""
         last_sign = self.last_sign if math.isfinite(self.last_sign) else now  # infinite since a stall was reported
-        self.last_sign, self._suspected_at, self._before = max(now, last_sign), None, None
+        self.last_sign = max(now, last_sign)
+        self._suspected_at = None
+        self._before = None
 
     @property
     def _takes_steps(self) -> bool:
@@ -275,7 +280,8 @@ class StallWatch:
             self.restart(now)
         if PAUSE_S < now - self._last_check < math.inf:
             self.last_sign = max(self.last_sign, now)
-        due, self._last_check = self._deadline <= now, now
+        due = self._deadline <= now
+        self._last_check = now
         if due:
             self._look(now)
         self._plan(now)
@@ -293,7 +299,8 @@ class StallWatch:
         if (compared and not self._missing_stacks) or now >= self._suspected_at + EVIDENCE_S:
             cores_used = {}
             for task in sorted(running):
-                first, last = self._before.get(task), states.get(task)
+                first = self._before.get(task)
+                last = states.get(task)
                 if first is not None and last is not None and last.time > first.time:
                     cores_used[task] = (last.cpu_s - first.cpu_s) / (last.time - first.time)
             self.last_sign, self._suspected_at = math.inf, None
@@ -304,8 +311,10 @@ class StallWatch:
         history, running, timeout_s = self.tasks.history, self.tasks.running, self.tasks.policy.stall_timeout_s
         if self._takes_steps:
             self._suspected_at = now
-            steps = {task: history.steps.get(task, (0, 0.0))[0] for task in self.tasks.leaders}
-            texts = [f"{task} {f'at step {step}' if step else 'before its first step'}" for task, step in steps.items()]
+            texts = []
+            for task in self.tasks.leaders:
+                step, _ = history.steps.get(task, (0, 0.0))
+                texts.append(f"{task} at step {step}" if step else f"{task} before its first step")
             warning = f"{NO_STEP} {timeout_s:g} s ({shortened(texts, MOST_STEPS)}); {SAVED}"
         else:
             self._warned = True

@@ -25,7 +25,8 @@ def _mobilenet_v2(alpha: float, classes: int) -> int:
     total = _convolution(9 * 3, channels)
     for expansion, width, repeats in _BLOCKS:
         for _ in range(repeats):
-            expanded, out = expansion * channels, _rounded(int(width * alpha))
+            expanded = expansion * channels
+            out = _rounded(int(width * alpha))
             total += _convolution(channels, expanded) if expansion > 1 else 0
             total += _convolution(9, expanded) + _convolution(expanded, out)  # depthwise, then 1 x 1
             channels = out

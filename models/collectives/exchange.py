@@ -76,7 +76,8 @@ Sample = Callable[[Values, int], Values]
 
 def _sample_of(ranks: "TaskRanks", case: SizeCase) -> Sample:
     """A sample of the operation in one call of a tf.function, so that Python takes no part of its time."""
-    operation, strategy = _OPERATIONS[ranks.spec.op](ranks, case), ranks.strategy
+    operation = _OPERATIONS[ranks.spec.op](ranks, case)
+    strategy = ranks.strategy
 
     @tf.function
     def sample(values: Values, iterations: tf.Tensor) -> Values:
@@ -122,7 +123,8 @@ def _broadcast(ranks: "TaskRanks", case: SizeCase) -> Operation:
     The devices of one process copy from the first one: TensorFlow has no other implementation, whatever the
     cross-device ops are.
     """
-    strategy, copies = ranks.strategy, tf.distribute.ReductionToOneDevice()
+    strategy = ranks.strategy
+    copies = tf.distribute.ReductionToOneDevice()
     group = {
         "group_size": strategy.num_replicas_in_sync,
         "group_key": 1 << 20,  # TensorFlow counts its own up from 1
@@ -198,7 +200,8 @@ class TaskRanks:
 
     def measure(self, case: SizeCase, seconds: float) -> CollectiveCase:
         """Run the operation for about `seconds`, but once at least, and check what it has computed."""
-        values, expected_s = self._values(case), self.operation_s[case]
+        values = self._values(case)
+        expected_s = self.operation_s[case]
         iterations = iterations_for(seconds, expected_s)
         if expected_s < seconds:
             self._run(case, values, 1)  # all ranks leave it together, with warm caches
@@ -227,7 +230,8 @@ class TaskRanks:
 
     def _values(self, case: SizeCase) -> Values:
         """What the ranks of this task contribute, each on its device."""
-        devices, dtype = self.strategy.extended.worker_devices, tf.as_dtype(self.spec.gradient_dtype.value)
+        devices = self.strategy.extended.worker_devices
+        dtype = tf.as_dtype(self.spec.gradient_dtype.value)
 
         def value(tensor: int, elements: int, context: Any) -> tf.Tensor:
             rank = context.replica_id_in_sync_group

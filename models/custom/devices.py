@@ -27,7 +27,11 @@ def program_strategy() -> "tf.distribute.Strategy | None":
 
     if tf.distribute.has_strategy():
         return tf.distribute.get_strategy()
-    built = trained[-1] if trained else current() if current.cache_info().currsize else None
+    built = None
+    if trained:
+        built = trained[-1]
+    elif current.cache_info().currsize:
+        built = current()
     return None if built is tf.distribute.get_strategy() else built  # None for TensorFlow's default strategy
 
 
@@ -53,7 +57,8 @@ def _local_devices() -> list[str]:
 
     names = [device.name for device in tf.config.list_logical_devices() if device.device_type in ("CPU", "GPU")]
     specs = {name: tf.DeviceSpec.from_string(name) for name in names}
-    local, task = (None, "localhost"), job_part().task
+    local = (None, "localhost")
+    task = job_part().task
     return [name for name, spec in specs.items() if spec.job in local or f"{spec.job}-{spec.task}" == task]
 
 

@@ -49,7 +49,8 @@ def _batches(
     if not stepper.start():  # programs divide by the number of batches; one is the same number on all workers
         yield from islice(dataset, 1)
         return
-    batches, more = iter(dataset), True
+    batches = iter(dataset)
+    more = True
     while more:
         stepper.log.resume()
         asked_at = time.perf_counter()

@@ -28,7 +28,8 @@ def split(folder: Path) -> tuple[Labelled, Labelled]:
     Raises:
         TfdistError: see `describe`.
     """
-    classes, endings = _classes(folder), ", ".join(_SUFFIXES)
+    classes = _classes(folder)
+    endings = ", ".join(_SUFFIXES)
     images = [(str(path), index) for index, name in enumerate(classes) for path in _images(folder / name)]
     if len(images) < HELD_OUT:
         raise TfdistError(f"--dataset folder:{folder} has {len(images)} images ({endings}): use at least {HELD_OUT}")

@@ -46,7 +46,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _read(name: str, folder: Path) -> PreparedDataset:
     info, features = (_json(folder / file) for file in _METADATA)
-    option, parts = f"--dataset tfds:{name}", features.get("featuresDict", {}).get("features", {})
+    option = f"--dataset tfds:{name}"
+    parts = features.get("featuresDict", {}).get("features", {})
     if info.get("fileFormat", "") not in ("tfrecord", ""):  # an old dataset_info.json names none and means tfrecord
         raise TfdistError(f"{option} is prepared as {info['fileFormat']}: prepare it as tfrecord")
     sizes = {split["name"]: sum(map(int, split.get("shardLengths", ()))) for split in info.get("splits", ())}
@@ -54,7 +55,8 @@ def _read(name: str, folder: Path) -> PreparedDataset:
         raise TfdistError(f"{option} in {folder} has no train split: use another data set")
     if "image" not in parts.get("image", {}) or "classLabel" not in parts.get("label", {}):
         raise TfdistError(f"{option} has {', '.join(parts) or 'no features'}: use a data set with image and label")
-    classes, train = int(parts["label"]["classLabel"]["numClasses"]), sizes["train"]
+    classes = int(parts["label"]["classLabel"]["numClasses"])
+    train = sizes["train"]
     for split in ("validation", "test"):  # the labels of some test splits are secret: -1
         if sizes.get(split):
             return PreparedDataset(folder, "train", split, DataInfo(classes, train, sizes[split]))

@@ -74,7 +74,8 @@ def build(spec: TrainingSpec, task: Task) -> BetweenGraph:
             model = build_model(spec)
         batch = replica.placeholders(spec) if index is None else replica.inputs(spec, index)
         ours = replica.replica(spec, model, batch, index or 0)
-        base, kept = build_optimizer(spec), averages_of(spec)
+        base = build_optimizer(spec)
+        kept = averages_of(spec)
         build_steps = _synchronous if spec.sync else _asynchronous
         steps = build_steps(spec, index or 0, dealt, step, model, ours, base, kept)
         return BetweenGraph(

@@ -49,7 +49,8 @@ def build_in_graph(spec: TrainingSpec, task: Task) -> InGraph:
         with tf.variable_creator_scope(placement.placing(spec)):
             model = build_model(spec)
         batches, replicas = zip(*(_replica(spec, model, index) for index in range(spec.workers)), strict=True)
-        optimizer, kept = build_optimizer(spec), averages_of(spec)
+        optimizer = build_optimizer(spec)
+        kept = averages_of(spec)
         gradients = _means([each.gradients for each in replicas], model.trainable_weights)
         apply = optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True), global_step=step)
         if kept is not None:

@@ -43,7 +43,8 @@ def placing(spec: TrainingSpec) -> Creator:
             return next_creator(**{**kwargs, "shape": shape, "initial_value": lambda: tf.zeros(shape, dtype)})
 
     def create(next_creator: Creator, **kwargs: Any) -> Any:
-        shape, shards = tuple(kwargs.get("shape") or ()), 1
+        shape = tuple(kwargs.get("shape") or ())
+        shards = 1
         if partitioner is not None and shape and kwargs["trainable"]:
             shards = int(min(partitioner(shape=tf.TensorShape(shape), dtype=tf.as_dtype(kwargs["dtype"]))[0], shape[0]))
         if shards == 1:  # also moving statistics: in a graph, TensorFlow does not update shards of them

@@ -96,11 +96,13 @@ def guard(answers: Callable[[], int], sleep: Callable[[float], None], end: Calla
 
     It counts seconds that it has slept, not those of a clock: a process that was stopped for a while has missed none.
     """
-    silent, last = 0, answers()
+    silent = 0
+    last = answers()
     while silent < SILENCE_S:
         sleep(1.0)
         number = answers()
-        silent, last = silent + 1 if number == last and number else 0, number
+        silent = silent + 1 if number == last and number else 0
+        last = number
     end()
 
 

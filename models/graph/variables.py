@@ -110,7 +110,8 @@ class Copies:
     def download(self, session: Any, variables: Variables) -> int:
         """Copy the values from the session; returns the number of updates."""
         values = session.run([*variables.values])
-        weights, slots = len(variables.weights), len(variables.weights) + len(variables.slots)
+        weights = len(variables.weights)
+        slots = len(variables.weights) + len(variables.slots)
         self.model.set_weights(moving_averages.cut(values[:weights], self.model.weights))
         state = moving_averages.cut(values[weights:slots], self.optimizer.get_weights()[1:])
         self.optimizer.set_weights([values[-1], *state])

@@ -101,7 +101,8 @@ class AsyncLoop:
         """Train windows, as `pace.Loop`. With steps before and after them, workers are busy at both edges."""
         log.more = None if self.counts is None or log.quiet else self._updates
         waiting = deque([*sizes, after])
-        first, pending = self._schedule(before), self._fill(deque(), waiting)
+        first = self._schedule(before)
+        pending = self._fill(deque(), waiting)
         if first is not None:
             first.fetch()
         updates = self._counted = 0 if self.counts is None else self.counts.read()
@@ -118,7 +119,8 @@ class AsyncLoop:
 
     def _updates(self, _step: int, _count: int) -> dict[str, Any]:
         """JSON for a `step` event: each worker's updates since the last call, and how stale they were on average."""
-        before, self._counted = self._counted, self.counts.read() if self.counts is not None else 0
+        before = self._counted
+        self._counted = self.counts.read() if self.counts is not None else 0
         return update_counts.of_workers(self._counted - before)
 
     def _fill(self, pending: deque[Any], waiting: deque[int]) -> deque[Any]:

@@ -158,7 +158,8 @@ def held_out(job: TrainingContext) -> Callable[[TrainingState], HeldOut]:
     model = build_model(job.spec)
     part = feed.share(job) if job.workers > 1 else pipeline.Share()
     examples = pipeline.held_out(table.examples(job.spec.dataset, job.spec.data_dir), job.spec, part)
-    count, total = counter(model), make_sum(job.strategy, job.workers)
+    count = counter(model)
+    total = make_sum(job.strategy, job.workers)
 
     def measure(trained: TrainingState) -> HeldOut:
         model.set_weights(cut(trained.evaluated_weights(), model.weights))

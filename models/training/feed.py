@@ -55,7 +55,9 @@ def synchronous(job: TrainingContext) -> Feed:
     A tf.data iterator is one batch ahead on each device: TensorFlow's default for every strategy
     (`InputOptions.experimental_fetch_to_device`), and CentralStorageStrategy accepts no InputOptions.
     """
-    spec, part, first = job.spec, share(job), job.start.examples
+    spec = job.spec
+    part = share(job)
+    first = job.start.examples
     if spec.dataset == table.SYNTHETIC:
         replica = part.worker * part.replicas if CATALOG[spec.strategy].exchange is Exchange.NONE else 0
         return Feed(_on_devices(job, replica), lambda source: source)

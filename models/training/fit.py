@@ -90,7 +90,8 @@ def prepare(job: TrainingContext) -> tuple[FitLoop, Callable[[], TrainingState]]
 def _data(job: TrainingContext, optimizer: Any) -> Callable[[int], Any]:
     """A function from the index of the first example to the data argument of fit: a creator of each worker's dataset
     (tf_keras only), or the dataset itself."""
-    spec, part = job.spec, feed.share(job)
+    spec = job.spec
+    part = feed.share(job)
     if spec.keras is not Keras.TWO:
         return lambda first: feed.worker_batches(spec, part, first)
     creator = tf.keras.utils.experimental.DatasetCreator

@@ -49,14 +49,15 @@ def watched(spec: TrainingSpec) -> TrainingSpec:
 
     Not in turns, which measure something else, and not of synchronous steps on GPUs: the clock would wait for them.
     """
-    row, live = CATALOG[spec.strategy], not events.in_turns() and spec.workers > 1 and spec.api is Api.LOOP
+    row = CATALOG[spec.strategy]
+    live = not events.in_turns() and spec.workers > 1 and spec.api is Api.LOOP
     live = live and not row.graph and spec.strategy is not StrategyName.TPU
     together = spec.synchronous and row.exchange is not Exchange.NONE and spec.steps_per_call == 1 and not spec.gpus
-    return replace(
-        spec,
-        step_times=live and together if spec.step_times is None else spec.step_times,
-        count_updates=live and not spec.synchronous if spec.count_updates is None else spec.count_updates,
-    )
+    if spec.step_times is None:
+        spec = replace(spec, step_times=live and together)
+    if spec.count_updates is None:
+        spec = replace(spec, count_updates=live and not spec.synchronous)
+    return spec
 
 
 def prepare(job: TrainingContext) -> tuple[pace.Loop, Callable[[], TrainingState]]:

@@ -100,7 +100,8 @@ def segments(sizes: Sequence[int], step: int, every: int | None, least: int) -> 
     groups: list[tuple[int, ...]] = []
     group: tuple[int, ...] = ()
     for size in sizes:
-        group, step = (*group, size), step + size
+        group = (*group, size)
+        step += size
         if sum(group) >= least or (every is not None and step % every == 0):
             groups.append(group)
             group = ()
@@ -236,7 +237,8 @@ def turns(log: WindowLog, concurrent: int, seconds: float, per_call: int = 1) ->
     while (turn := _parked(seconds)) is not None and turn.windows:
         yield _plan(turn, concurrent, per_call)
         windows = log.take()
-        rest, log.observed = {"observed": log.observed} if log.observed else {}, {}
+        rest = {"observed": log.observed} if log.observed else {}
+        log.observed = {}
         events.emit("turn", windows=[asdict(window) for window in windows], **rest)
         seconds = step_s(windows) * concurrent if windows else seconds
 

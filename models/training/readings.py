@@ -46,7 +46,8 @@ def gpu_readings() -> tuple[GpuReading, ...]:
 
     The handles are opened by the first call, which takes longer.
     """
-    gpus, readings = open_gpus(), []
+    gpus = open_gpus()
+    readings = []
     for index, handle in gpus.handles.items():
         with suppress(gpus.nvml.NVMLError):
             readings.append(_read(gpus.nvml, index, handle))

@@ -42,7 +42,9 @@ def started(job: TrainingContext, options: checkpoints.Checkpointing, attempt: i
             check_writable(options.folder)
         manifest = _choose(job.spec, options, resumes)
     if resumes:
-        chosen = (-1.0 if manifest is None else float(manifest.step)) if saves(job) else 0.0
+        chosen = 0.0  # the sum over all workers is that of the one that saves
+        if saves(job):
+            chosen = -1.0 if manifest is None else float(manifest.step)
         (step,) = make_sum(job.strategy, job.workers)([chosen])
         manifest = manifest if saves(job) or step < 0 else _with_step(job, options.folder, round(step))
     if manifest is None:

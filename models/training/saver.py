@@ -146,7 +146,8 @@ class Saver:
             warn(f"the checkpoint of step {step} could not be saved in {folder} ({error}); {last}")
         else:
             self._last_step = step
-            path, seconds = f"{folder}/{manifest.name}", round(time.perf_counter() - started_at, 3)
+            path = f"{folder}/{manifest.name}"
+            seconds = round(time.perf_counter() - started_at, 3)
             saved = {"step": step, "examples": manifest.examples, "path": path}
             events.emit("checkpoint", **saved, seconds=seconds, final=manifest.final)
         drop_snapshot()
@@ -159,7 +160,8 @@ def _write_function(job: TrainingContext, trained: Callable[[], TrainingState]) 
     Under parameter-server it is traced once: TensorFlow builds a graph of all variables for each save, which takes
     seconds there. Elsewhere that graph would lack the loss scale of tf_keras.
     """
-    state, options = trained(), io_options(job)
+    state = trained()
+    options = io_options(job)
     averages = {} if state.averages is None else {"averages": list(state.averages.averages)}
     checkpoint = tf.train.Checkpoint(model=state.model, optimizer=state.optimizer, **averages)
 

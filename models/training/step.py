@@ -95,7 +95,8 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
 
     def step(images: tf.Tensor, labels: tf.Tensor, slowness: tf.Tensor | None = None) -> Any:
         """`slowness`: 1.0 on the slow worker and else 0.0, if only a running graph knows which one it is."""
-        is_slow, begun = slowness is not None or straggler.is_slow(job), []
+        is_slow = slowness is not None or straggler.is_slow(job)
+        begun = []
         if is_slow or times_input:
             start, images = straggler.start_time(job.spec, images, labels)
             begun = [start] if times_input else []

@@ -99,7 +99,8 @@ class WindowLog:
         """Start a window now."""
         if not self.opened_at:
             events.emit("phase", phase=Phase.TRACING)
-        self._paused, self._between = None, {}
+        self._paused = None
+        self._between = {}
         self._before = self.read()
         self._edge = self.clock()
         self.opened_at = self.opened_at or self._edge
@@ -132,11 +133,14 @@ class WindowLog:
         """End a window of `steps` steps and `examples` examples of this rank, and start the next one."""
         if self._before is None:
             raise RuntimeError("close() without open()")
-        now, reading = self.clock(), self.read()
+        now = self.clock()
+        reading = self.read()
         elapsed = now - self._edge
         usage = usage_between(self._before, reading)
         self._add(Window(steps, examples, elapsed, loss, usage, **self._between))
-        self._edge, self._before, self._between = now, reading, {}
+        self._edge = now
+        self._before = reading
+        self._between = {}
         self.steps += steps
         if not self.quiet:
             rate = examples / self.share / elapsed
@@ -159,7 +163,10 @@ class WindowLog:
 
     def take(self) -> tuple[Window, ...]:
         """The windows closed since the last call."""
-        taken, self.windows, self._closed, self._joined = tuple(self.windows), [], 0, 1
+        taken = tuple(self.windows)
+        self.windows = []
+        self._closed = 0
+        self._joined = 1
         return taken
 
 

@@ -26,13 +26,9 @@ _FREE_NAMES = {"software", "environment", "cpu_s", "windows", "observed", "packa
 """Objects with names that somebody else has chosen."""
 
 
-def spoil(source: Path, target: Path, text: str, without: str = "") -> Path:
-    """Copy the records in `source`, with `text` before every text that is not one of a few choices.
-
-    Args:
-        without: a pattern of records that are not copied.
-    """
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.png", "*.csv", "report.*", without))
+def spoil(source: Path, target: Path, text: str) -> Path:
+    """Copy the records in `source`, with `text` before every text that is not one of a few choices."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.png", "*.csv", "report.*"))
     for path in [*target.rglob("*.json"), *target.rglob("*.jsonl")]:
         values = map(json.loads, path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()])
         path.write_text("\n".join(json.dumps(_spoilt(each, text)) for each in values) + "\n")

@@ -343,8 +343,10 @@ def test_an_arm_that_a_user_stops_is_not_started_again(make):
         interrupted = RecordStatus.INTERRUPTED
 
         def finish(arm: FakeArm, status: RecordStatus, reason: str = "") -> None:
-            failed = status == RecordStatus.FAILED
-            original(arm, interrupted if failed else status, "stopped by 'tfdist stop'" if failed else reason)
+            if status == RecordStatus.FAILED:
+                original(arm, interrupted, "stopped by 'tfdist stop'")
+            else:
+                original(arm, status, reason)
 
         patch.setattr(FakeArm, "finish", finish)
         bench.run()

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -115,7 +116,11 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     found, todo = [], [value]
     while todo:
         each = todo.pop()
-        keys = list(each) if isinstance(each, dict) else range(len(each)) if isinstance(each, list) else ()
+        keys: Iterable[Any] = ()
+        if isinstance(each, dict):
+            keys = list(each)
+        elif isinstance(each, list):
+            keys = range(len(each))
         found += [(each, key) for key in keys]
         todo += [each[key] for key in keys]
     return found

@@ -122,8 +122,7 @@ def folder(tmp_path_factory):
     ):
         shutil.copytree(folder / "before", folder / name)
     shutil.copytree(ROOT / "bench_results" / "20261124T102831Z-cpu", folder / "bench_results" / "20260101T120000Z-cpu")
-    (knobs,) = (ROOT / "bench_results").glob("*-knobs")
-    shutil.copytree(knobs, folder / "bench_results" / "20260101T120000Z-knobs")
+    shutil.copytree(ROOT / "bench_results" / "classic", folder / "bench_results" / "20260101T120000Z-knobs")
     shutil.copytree(ROOT / "bench_results" / "prediction" / "fitted", folder / "two-hosts")
     shutil.copy(ROOT / "bench" / "suites" / "knobs.toml", folder / "candidates.toml")
     shutil.copy(ROOT / "bench" / "suites" / "smoke.toml", folder / "my.toml")
@@ -166,7 +165,9 @@ def prepared(words, folder):
     for word in words:
         for place, here in places.items():
             word = word.replace(place, str(here))
-        matches = sorted(path.relative_to(folder) for path in folder.glob(word)) if "*" in word and "/" in word else []
+        matches = []
+        if "*" in word and "/" in word:
+            matches = sorted(path.relative_to(folder) for path in folder.glob(word))
         found += [*map(str, matches)] or [word]
     found = [word for word in found if word not in ("...", "[--", "COMMAND]", "--detach", "-d")]
     return [found[0], "--dry-run", *found[1:]] if found[0] in DRY else found

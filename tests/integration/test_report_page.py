@@ -88,8 +88,8 @@ def test_it_loads_alone_and_without_an_error(browser: webdriver.Chrome, page: Pa
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_hostile_texts_are_text(browser: webdriver.Chrome, tmp_path: Path, name: str) -> None:
-    recorded = ROOT / "bench_results" / "20261121T230125Z-knobs"
-    root = spoil(recorded, tmp_path / "bench", TEXTS[name], without="*-multiworker-[!i]*")
+    recorded = ROOT / "bench_results" / "compare" / "base"
+    root = spoil(recorded, tmp_path / "bench", TEXTS[name])
     page = write_page(make_report([root]), root)
     browser.get_log("browser")
     show(browser, page, 360, "light")

@@ -39,8 +39,10 @@ SAMPLES = {"text": '"x"', "path": '"x"', "integer": "1", "number": "1.0", "true 
 
 def cells(page: str, heading: str = "") -> list[list[str]]:
     """The rows of the tables of a page, or of one part of it, without their headings."""
-    text = pages()[f"reference/{page}.md"].partition(f"## {heading}\n" if heading else "")[2] if heading else pages()[f"reference/{page}.md"]  # fmt: skip
-    lines = re.findall(r"^\| (.*) \|$", text.partition("\n## ")[0] if heading else text, re.MULTILINE)
+    text = pages()[f"reference/{page}.md"]
+    if heading:
+        text = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| (.*) \|$", text, re.MULTILINE)
     return [line.split(" | ") for line in lines]
 
 

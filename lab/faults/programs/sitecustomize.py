@@ -62,7 +62,8 @@ def install() -> None:
     """Obey orders at the events of this task, or of those that are forked from this process."""
     from tfdist.launch import events
 
-    send, watched = events.emit, set[int]()
+    send = events.emit
+    watched = set[int]()
 
     def emit(event: str, **values: Any) -> None:
         send(event, **values)

@@ -17,7 +17,7 @@ from tfdist.cli.show.report import show
 pytestmark = pytest.mark.slow
 
 RESULTS = Path(__file__).parents[3] / "bench_results"
-BENCH = RESULTS / "20261121T230125Z-knobs"
+BENCH = RESULTS / "compare" / "base"
 ALL = "".join(text for name, text in TEXTS.items() if name != "long")
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
 Printed = pytest.CaptureFixture[str]
@@ -44,7 +44,7 @@ def check_files(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_text_is_shown_as_text(tmp_path: Path, name: str) -> None:
-    root = spoil(BENCH, tmp_path / "bench", TEXTS[name], without="*-multiworker-[!i]*")
+    root = spoil(BENCH, tmp_path / "bench", TEXTS[name])
     report = make_report([root])
     write_page(report, root)
     check_files(root)
@@ -70,7 +70,7 @@ def test_every_text_is_shown_as_text(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_markdown_shows_the_name_of_an_arm_as_it_is(tmp_path: Path, name: str, shown: str) -> None:
-    root = spoil(BENCH, tmp_path / "bench", TEXTS[name], without="*-multiworker-[!i]*")
+    root = spoil(BENCH, tmp_path / "bench", TEXTS[name])
     write_page(make_report([root]), root)
     inline = [token for token in MarkdownIt().enable("table").parse((root / "report.md").read_text()) if token.type == "inline"]  # fmt: skip
     cells = ["".join(child.content for child in token.children or ()) for token in inline]

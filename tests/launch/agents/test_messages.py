@@ -102,7 +102,10 @@ def texts_in(value):
     """All strings in a JSON value."""
     if isinstance(value, str):
         return [value]
-    items = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
+    if isinstance(value, dict):
+        items = [*value, *value.values()]
+    else:
+        items = value if isinstance(value, list | tuple) else []
     return [text for item in items for text in texts_in(item)]
 
 

@@ -1,10 +1,10 @@
 """Whether a worker that holds the others up is named with its cause, and nobody in a healthy job.
 
-python -m lab.slow_workers [CASE...] [--seconds S]    # each case once, by default all on CPUs: a minute each
-python -m lab.slow_workers healthy --seconds 3600
-python -m lab.slow_workers gpu-healthy gpu-30-ms-of-2 gpu-slow-input    # two workers on one GPU
+python -m lab.faults.slow_workers [CASE...] [--seconds S]    # each case once, by default all on CPUs: a minute each
+python -m lab.faults.slow_workers healthy --seconds 3600
+python -m lab.faults.slow_workers gpu-healthy gpu-30-ms-of-2 gpu-slow-input    # two workers on one GPU
 
-The cases are planted on this machine with real trainings. Adds a line to bench_results/slow_workers.csv after each.
+The cases are planted on this machine with real trainings. Adds a line to bench_results/faults/slow_workers.csv after each.
 """
 
 import argparse
@@ -16,11 +16,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
 
+from lab.cpu_share import limited
+from lab.faults.results import FOLDER
+from lab.faults.sandbox import PROGRAMS
 from tfdist.jobs.plan import plan_command, plan_training
 from tfdist.jobs.presets import resolve, resolve_strategy
 from tfdist.launch.agents.inbox import Message, Note
@@ -34,11 +38,9 @@ from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.run_tasks import launch
 from tfdist.models.spec import TrainingSpec
 
-OUT = Path(__file__).parents[1] / "bench_results" / "slow_workers.csv"
-SLOW_INPUT = Path(__file__).parent / "slow_input.py"
-CPU_GROUPS = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
-QUOTA = 0.4
-"""Part of a core that a throttled worker gets."""
+OUT = FOLDER / "slow_workers.csv"
+SLOW_INPUT = PROGRAMS / "slow_input.py"
+THROTTLED_CORES = 0.4
 Plant = Callable[[int], AbstractContextManager[object]]
 """Slows the process with this pid."""
 
@@ -70,33 +72,6 @@ def load_on_all_cores(_pid: int) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def throttled(pid: int, quota: float = QUOTA) -> Iterator[None]:
-    """A cgroup of its own, with a limit of CPU time. Needs root, and the cpu controller of cgroup v1 or v2."""
-    root = next(folder for folder in CPU_GROUPS if folder.is_dir())
-    old = root.name == "cpu"
-    if not old and "cpu" not in (root / "cgroup.subtree_control").read_text(encoding="ascii").split():
-        raise SystemExit(f"{root}: groups have no limit of CPU time; write +cpu into cgroup.subtree_control")
-    group = root / f"tfdist-lab-{os.getpid()}"
-    group.mkdir()
-    try:
-        if old:
-            (group / "cpu.cfs_quota_us").write_text(str(int(quota * 100_000)), encoding="ascii")
-        else:
-            (group / "cpu.max").write_text(f"{int(quota * 100_000)} 100000", encoding="ascii")
-        (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
-        yield
-    finally:
-        until = time.monotonic() + 10
-        while group.exists() and time.monotonic() < until:
-            for each in (group / "cgroup.procs").read_text(encoding="ascii").split():
-                (root / "cgroup.procs").write_text(each, encoding="ascii")
-            try:
-                group.rmdir()
-            except OSError:
-                time.sleep(0.1)
-
-
 @dataclass(frozen=True)
 class Case:
     """A job, and what makes its worker-1 slow."""
@@ -119,7 +94,7 @@ CASES = {
     "30-ms-of-2": Case(2, slow_ms=30.0, expected="it computes for"),
     "30-ms-of-4": Case(4, slow_ms=30.0, expected="it computes for"),
     "loaded-core": Case(2, plant=load_on_its_core, expected="other programs take"),
-    "throttled": Case(2, plant=throttled, expected="its cgroup is throttled"),
+    "throttled": Case(2, plant=partial(limited, cores=THROTTLED_CORES), expected="its cgroup is throttled"),
     "slow-input": Case(2, program=SLOW_INPUT, expected="its input takes"),
     "gpu-healthy": Case(2, gpu=True),
     "gpu-30-ms-of-2": Case(2, slow_ms=30.0, expected="it computes for", gpu=True),
@@ -146,7 +121,10 @@ def lines_of(case: Case, seconds: float) -> tuple[list[tuple[float, str]], float
     And the largest share of its time that a worker has waited, as the live table shows it.
     """
     lines: list[tuple[float, str]] = []
-    first_step, pid, planted, most = 0.0, 0, ExitStack(), 0.0
+    first_step = 0.0
+    pid = 0
+    planted = ExitStack()
+    most = 0.0
     job = job_of(case, 10**7)
     steps = state_of(job).steps
 

@@ -27,7 +27,9 @@ def parameter_server() -> tf.distribute.Strategy:
     """The chief's strategy; on a worker or ps it serves and never returns."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type in ("worker", "ps"):
-        cluster, role, index = resolver.cluster_spec(), resolver.task_type, resolver.task_id
+        cluster = resolver.cluster_spec()
+        role = resolver.task_type
+        index = resolver.task_id
         tf.distribute.Server(cluster, job_name=role, task_index=index, protocol="grpc").join()
     return tf.distribute.ParameterServerStrategy(resolver)
 
@@ -72,7 +74,8 @@ def train_on_workers(strategy: tf.distribute.Strategy, step: Callable[..., Any])
     """Schedule one step for each worker, and wait for all."""
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     dataset = coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(batch(0)).repeat())
-    batches, worker_step = iter(dataset), tf.function(lambda source: step(*next(source)))
+    batches = iter(dataset)
+    worker_step = tf.function(lambda source: step(*next(source)))
     cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
     for _ in range(cluster.num_tasks("worker")):
         coordinator.schedule(worker_step, (batches,))
