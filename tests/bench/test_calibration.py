@@ -19,10 +19,10 @@ TOLERANCE = 3 * (0.95 * 0.05 / BENCHES) ** 0.5
     [
         Scenario(2, 0.0, 0.06),
         Scenario(2, 0.023, bad=0.02),
-        Scenario(10, 0.023, unequal=True),
-        Scenario(10, 0.023, incarnations=1),
+        pytest.param(Scenario(10, 0.023, unequal=True), marks=pytest.mark.thorough),
+        pytest.param(Scenario(10, 0.023, incarnations=1), marks=pytest.mark.thorough),
         Scenario(2, 0.023, incarnations=2),
-        Scenario(3, 0.01, incarnations=6),
+        pytest.param(Scenario(3, 0.01, incarnations=6), marks=pytest.mark.thorough),
     ],
     ids=str,
 )

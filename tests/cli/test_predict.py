@@ -11,6 +11,8 @@ from tests.bench.predict.test_prediction import BYTES, save_bench
 from tfdist.cli.command import run
 from tfdist.launch.json_files import append_line
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 Printed = pytest.CaptureFixture[str]
 
 

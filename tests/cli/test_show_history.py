@@ -10,6 +10,8 @@ from tests.bench.compare.benches import save_bench
 from tfdist.cli.command import run
 from tfdist.launch.json_files import append_line
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 
 @pytest.fixture
 def results(tmp_path: Path) -> list[str]:

@@ -257,9 +257,10 @@ def test_trust_is_the_first_line(root: Path) -> None:
         "equal arms (A/A)."
     )
     assert markdown(report).splitlines()[2] == trust
-    assert render(report).index(f'<p class="trust">{trust}') < render(report).index("<h1>")
+    page = render(report)
+    assert page.index(f'<p class="trust">{trust}') < page.index("<h1>")
     assert report.to_json()["trust"] == [trust]
-    assert "<small> (not counted: " in render(report)
+    assert "<small> (not counted: " in page
 
 
 def test_one_round_as_in_smoke_names_no_fastest_arm(

@@ -141,7 +141,15 @@ def test_a_step_is_shown_on_a_terminal_only_if_it_is_one_of_the_last(run_dir, mo
     ]
 
 
-@pytest.mark.parametrize("line", ["step", "ready", "no end", "tasks"])
+@pytest.mark.parametrize(
+    ("out", "line"),
+    [
+        pytest.param(terminal, line, marks=[pytest.mark.thorough] if (terminal, line) == ("xterm", "tasks") else [])
+        for terminal in ("dumb", "xterm")
+        for line in ("step", "ready", "no end", "tasks")
+    ],
+    indirect=["out"],
+)
 def test_memory_does_not_grow_with_the_events(line, run_dir, out):
     with run_dir.events.open("wb") as file:
         for number in range(20):
