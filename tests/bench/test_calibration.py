@@ -33,6 +33,7 @@ def test_intervals_hold_the_true_value_and_equal_arms_are_rarely_called_differen
     assert found.called_different <= 0.05 + TOLERANCE
 
 
+@pytest.mark.thorough
 def test_a_gate_has_the_starts_that_it_needs_to_find_twice_its_bound() -> None:
     starts, precision = gate_needs(2, 0.05, 3)
     scenario = Scenario(4, 0.023, incarnations=NOISY * starts, precision=precision, fewest=starts)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.cli.show.past import LAST_LINES, watch
@@ -110,7 +110,6 @@ ENTRIES = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("out", [io.StringIO, Screen], ids=["lines", "table"])
 @given(entries=st.lists(ENTRIES, max_size=10))
-@settings(max_examples=50)
 def test_no_entry_ends_the_display(tmp_path_factory, out, entries):
     folder = RunDir(tmp_path_factory.mktemp("run"))
     save_json(folder.outcome, {"format": 1, "status": "ok"})
