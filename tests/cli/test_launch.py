@@ -300,6 +300,7 @@ def test_the_launcher_imports_neither_tensorflow_nor_pandas():
     )
 
 
+@pytest.mark.slow
 def test_nor_with_the_variables_that_no_option_has(monkeypatch):
     for variable in OF_TFDIST:
         monkeypatch.setenv(variable, "0")
@@ -335,6 +336,7 @@ def test_a_job_is_no_failure_if_its_reader_has_read_enough():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_names_and_values_may_hold_any_bytes(tmp_path):
     command = [os.fsencode(sys.executable), b"-m", b"tfdist.cli", b"launch", b"--strategy", b"one-device"]
     strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}

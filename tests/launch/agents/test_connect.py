@@ -56,6 +56,7 @@ def logins_at_once(folder):
 
 
 @pytest.mark.parametrize("gateway", ["gate", ""])
+@pytest.mark.slow
 def test_few_logins_through_one_jump_host_are_open_at_once(gateway, tmp_path):
     log = f"{tmp_path}/log"
     script = f'echo 1 >>{log}; sleep 0.3; echo -1 >>{log}; exec "$@"'
