@@ -70,7 +70,7 @@ test: install ## Run the quick tests: under 3 minutes on two cores
 	$(PYTEST) -m "not slow and not thorough"
 
 test-all: install ## Run all tests, before a release: about 70 minutes on two cores
-	$(PYTEST)
+	$(PYTEST) --hypothesis-profile thorough
 
 test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
 	tests/pythons.sh
@@ -78,8 +78,8 @@ test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in 
 test-tensorflows: ## Run `make check` and the table of Keras support on TensorFlow 2.21 and the newest 2.22, pre-releases too, in .venv-tf-2.21 and .venv-tf-2.22
 	tests/tensorflows.sh
 
-check: format-check lint types test ## Formatting, lint, types, and tests of each kind, what CI runs beside release-check: under 15 minutes
-	$(PYTEST) -m "slow and (not thorough or core)"
+check: format-check lint types ## Formatting, lint, types, and tests of each kind, what CI runs beside release-check: under 15 minutes
+	$(PYTEST) -m "not thorough or core"
 
 format: install ## Format the code and fix what the linter can fix
 	$(PY) -m ruff format .

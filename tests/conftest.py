@@ -5,6 +5,7 @@ tests send get their default handlers back here.
 """
 
 import signal
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,12 +18,21 @@ from hypothesis import HealthCheck, settings
 from .processes import MARK, marked_processes
 
 # A busy machine makes examples late, whatever they test.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tests", settings.get_profile("thorough"), max_examples=25)
 settings.load_profile("tests")
+
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+"""For a format that no schema here has, jsonschema would import it, which takes two seconds in each process."""
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests come first, so that at the end no process waits for a long test of another."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -31,6 +41,12 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture
+def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report is written with empty files in place of its charts, whose drawing takes most of the time."""
+    monkeypatch.setattr("tfdist.bench.report.write.to_png", lambda _: b"")
 
 
 @pytest.fixture

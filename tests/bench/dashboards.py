@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from jsonschema import validate
+from jsonschema import Draft202012Validator
 
 _NUMBER = {"type": "number"}
 BENCHER = {
@@ -40,7 +40,7 @@ GITHUB = {
 
 def load_bencher(values: Any) -> dict[str, dict[str, tuple[float, float, float]]]:
     """Benchmark -> measure -> value and its limits, which are the value if there are none."""
-    validate(values, BENCHER)
+    Draft202012Validator(BENCHER).validate(values)
     assert max(len(name.encode()) for name in values) <= 1024
     return {
         name: {
@@ -53,7 +53,7 @@ def load_bencher(values: Any) -> dict[str, dict[str, tuple[float, float, float]]
 
 def load_github(values: Any) -> dict[str, tuple[float, float]]:
     """Value and half its interval, 0 if there is none, by name. Its next run finds an entry by the name alone."""
-    validate(values, GITHUB)
+    Draft202012Validator(GITHUB).validate(values)
     names = [each["name"] for each in values]
     assert len(set(names)) == len(names)
     return {each["name"]: (each["value"], _half(each.get("range"))) for each in values}

@@ -19,10 +19,10 @@ TOLERANCE = 3 * (0.95 * 0.05 / BENCHES) ** 0.5
     [
         Scenario(2, 0.0, 0.06),
         Scenario(2, 0.023, bad=0.02),
-        Scenario(10, 0.023, unequal=True),
-        Scenario(10, 0.023, incarnations=1),
+        pytest.param(Scenario(10, 0.023, unequal=True), marks=pytest.mark.thorough),
+        pytest.param(Scenario(10, 0.023, incarnations=1), marks=pytest.mark.thorough),
         Scenario(2, 0.023, incarnations=2),
-        Scenario(3, 0.01, incarnations=6),
+        pytest.param(Scenario(3, 0.01, incarnations=6), marks=pytest.mark.thorough),
     ],
     ids=str,
 )
@@ -33,6 +33,7 @@ def test_intervals_hold_the_true_value_and_equal_arms_are_rarely_called_differen
     assert found.called_different <= 0.05 + TOLERANCE
 
 
+@pytest.mark.thorough
 def test_a_gate_has_the_starts_that_it_needs_to_find_twice_its_bound() -> None:
     starts, precision = gate_needs(2, 0.05, 3)
     scenario = Scenario(4, 0.023, incarnations=NOISY * starts, precision=precision, fewest=starts)

@@ -214,7 +214,14 @@ def bench(generator: random.Random, starts: int, sd: float) -> Iterator[tuple[in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("starts", "sd", "most"), [(4, 0.0, 0.99), (4, 0.023, 0.99), (2, 0.023, 1.0)])
+@pytest.mark.parametrize(
+    ("starts", "sd", "most"),
+    [
+        pytest.param(4, 0.0, 0.99, marks=pytest.mark.thorough),
+        (4, 0.023, 0.99),
+        pytest.param(2, 0.023, 1.0, marks=pytest.mark.thorough),
+    ],
+)
 def test_an_interval_holds_a_planted_delay_in_about_95_percent_of_benches(starts: int, sd: float, most: float) -> None:
     """The three arms of 120 benches, which have the starts of their references in common: 95 % are +-1.2 to 2 %."""
     generator, delays = random.Random(7), dict.fromkeys(BASE, 15.0)

@@ -106,7 +106,9 @@ def test_a_mean_does_not_differ_from_0_if_its_starts_disagree_on_the_sign():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arms", [1, 3, 9])
+@pytest.mark.parametrize(
+    "arms", [pytest.param(1, marks=pytest.mark.thorough), 3, pytest.param(9, marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("shared", [0.0, 0.5])
 @pytest.mark.parametrize("spreads", [(1.0,), (0.5, 1.0, 2.0)])
 def test_intervals_of_four_starts_hold_the_mean_in_93_percent_or_more(arms, shared, spreads):

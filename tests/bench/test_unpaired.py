@@ -115,7 +115,11 @@ def test_the_level_of_a_walking_machine_is_known_as_badly_as_it_is() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "pair",
-    [Pair(DEFAULT), Pair(DEFAULT, jump_sd=0.3), Pair(DEFAULT, anchored=False)],
+    [
+        Pair(DEFAULT),
+        pytest.param(Pair(DEFAULT, jump_sd=0.3), marks=pytest.mark.thorough),
+        pytest.param(Pair(DEFAULT, anchored=False), marks=pytest.mark.thorough),
+    ],
     ids=["same machine", "another machine", "without anchor"],
 )
 def test_equal_benches_are_rarely_called_slower(pair: Pair) -> None:

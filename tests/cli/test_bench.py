@@ -31,6 +31,8 @@ from tfdist.launch.machine import Machine, local_machines
 from tfdist.models.record import Record, RecordStatus
 from tfdist.strategies.options import StrategyName
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 TINY = """
 name = "tiny"
 preset = "smoke"

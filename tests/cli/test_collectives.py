@@ -12,6 +12,8 @@ from tfdist.cli.collectives import show
 from tfdist.cli.command import run
 from tfdist.launch.text import has_controls
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):

@@ -20,6 +20,8 @@ from tfdist.cli.compare import show
 from tfdist.launch.json_files import append_line
 from tfdist.launch.text import plain
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 Printed = pytest.CaptureFixture[str]
 
 
@@ -124,6 +126,7 @@ def test_out_gets_a_report(base: Path, slow: Path, tmp_path: Path, capsys: Print
     assert "Slower than the bound of 5 %: multiworker/ring." in (out / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_reader_that_closes_the_pipe_changes_neither_the_verdict_nor_the_report(
     base: Path, slow: Path, tmp_path: Path
 ) -> None:

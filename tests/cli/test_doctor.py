@@ -94,6 +94,7 @@ head -c {length} | "$@"
     assert len(report["links"]) == 2
 
 
+@pytest.mark.slow
 def test_an_unreachable_address(capsys, connector, tmp_path):
     hostfile = tmp_path / "hosts"
     hostfile.write_text(f"{ONE}\n{OTHER} addr=no-such-name.invalid\n")

@@ -305,19 +305,19 @@ def fuzz(examples: int) -> Any:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@fuzz(400)
+@fuzz(100)
 @given(changes=CHANGES)
 def test_no_folder_of_a_run_ends_a_command(folders: Folders, changes: list[tuple[Any, ...]]) -> None:
     check(folders, "runs", changes)
 
 
-@fuzz(90)
+@fuzz(30)
 @given(changes=CHANGES)
 def test_no_folder_of_a_bench_ends_a_comparison(folders: Folders, changes: list[tuple[Any, ...]]) -> None:
     check(folders, "compare", changes)
 
 
-@fuzz(10)
+@fuzz(5)
 @given(changes=CHANGES)
 def test_no_folder_of_a_bench_ends_a_report(folders: Folders, changes: list[tuple[Any, ...]]) -> None:
     check(folders, "report", changes)

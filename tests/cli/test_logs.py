@@ -95,8 +95,8 @@ def test_an_unknown_run_or_task_is_refused(capfd):
 
 def test_a_closed_pipe_ends_it_quietly():
     (log,) = Path("runs").glob("*/attempt-0/worker-0/stdout.log")
-    log.write_bytes(b"x" * 80 + b"\n" + log.read_bytes() * 100_000)
-    for task in ("", "worker-0", "--follow", "worker-0 --follow"):
+    log.write_bytes(b"x" * 80 + b"\n" + log.read_bytes() * 20_000)
+    for task in ("", "worker-0 --follow"):
         shell = f"set -o pipefail; {shlex.join(TFDIST)} logs last {task} | head -1"
         done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")

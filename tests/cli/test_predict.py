@@ -12,6 +12,8 @@ from tests.cli.screens import ARMS, broken
 from tfdist.cli.command import run
 from tfdist.launch.json_files import append_line
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 Printed = pytest.CaptureFixture[str]
 
 

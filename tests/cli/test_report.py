@@ -23,6 +23,8 @@ from tfdist.launch.text import has_controls
 from tfdist.models.record import RankRecord, Record, Window
 from tfdist.models.spec import TrainingSpec
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Path:

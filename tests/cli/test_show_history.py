@@ -11,6 +11,8 @@ from tests.cli.screens import ARMS, broken
 from tfdist.cli.command import run
 from tfdist.launch.json_files import append_line
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 
 @pytest.fixture
 def results(tmp_path: Path) -> list[str]:

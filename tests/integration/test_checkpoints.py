@@ -149,7 +149,7 @@ CASES = {
         pytest.param(
             each if each.model is MOBILE.model else replace(each, steps=LONG),
             id=name,
-            marks=[pytest.mark.core] if name in ("mirrored", "multiworker-fit") else [],
+            marks=[pytest.mark.core] if name == "multiworker-fit" else [],
         )
         for name, each in CASES.items()
     ],

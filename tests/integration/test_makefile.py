@@ -33,12 +33,16 @@ def test_only_the_bench_target_starts_a_bench(target: str) -> None:
     assert "tfdist bench" in commands("bench")
 
 
-def test_check_runs_the_quick_tests_first_and_test_all_leaves_none_out() -> None:
-    quick, every = commands("test").splitlines()[-1], commands("test-all").splitlines()[-1]
-    assert quick.startswith(f"{every} -m ")
-    *_, first, second = commands("check").splitlines()
-    assert first == quick
-    assert second.startswith(f"{every} -m ")
+def test_check_runs_formatting_lint_types_and_the_quick_tests_too_and_test_all_leaves_none_out() -> None:
+    every = commands("test-all").splitlines()[-1].removesuffix(" --hypothesis-profile thorough")
+    *_, pattern, lint, types, tests = commands("check").splitlines()
+    assert [line.split(" -m ")[1] for line in (pattern, lint, types)] == [
+        "ruff format --check .",
+        "ruff check .",
+        "mypy",
+    ]
+    assert commands("test").splitlines()[-1] == f'{every} -m "not slow and not thorough"'
+    assert tests == f'{every} -m "not thorough or core"'
 
 
 def test_install_takes_nothing_from_the_index_but_locked_packages() -> None:

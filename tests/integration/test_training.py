@@ -33,8 +33,11 @@ def scheduled(spec, folder) -> RankRecord:
 @pytest.mark.parametrize(
     "spec",
     [
-        replace(MOBILE, strategy=StrategyName.MULTI_WORKER, workers=2),
-        replace(MOBILE, strategy=StrategyName.INDEPENDENT, workers=2),
+        replace(TINY, strategy=StrategyName.MULTI_WORKER, workers=2),
+        *(
+            pytest.param(replace(MOBILE, strategy=strategy, workers=2), marks=pytest.mark.thorough)
+            for strategy in (StrategyName.MULTI_WORKER, StrategyName.INDEPENDENT)
+        ),
     ],
 )
 def test_forked_and_executed_tasks_train_alike(spec, tmp_path, monkeypatch, survivors):

@@ -4,7 +4,7 @@ import math
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.launch.agents.inbox import AgentLost, Arrival, HostReady, Inbox, Interrupted, NextTurn, Note
@@ -178,7 +178,6 @@ POLICIES = st.builds(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ROLES)
-@settings(max_examples=60)
 @given(data=st.data(), policy=POLICIES)
 def test_any_order_of_messages_leads_to_an_outcome(strategy, data, policy):
     run = Simulation(ROLES[strategy], policy)

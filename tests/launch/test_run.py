@@ -294,6 +294,7 @@ def wait_for(condition, seconds=30.0):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.slow
 def test_an_interrupted_launch_leaves_no_processes(tmp_path, survivors, number, code):
     launcher = start_launcher(tmp_path)
     launcher.send_signal(number)
@@ -319,6 +320,7 @@ def test_the_tasks_of_a_killed_agent_are_killed(tmp_path, survivors):
     assert "agent on localhost" in json.loads((tmp_path / "outcome.json").read_text())["reason"]
 
 
+@pytest.mark.slow
 def test_a_paused_launcher_loses_no_tasks(tmp_path, survivors):
     launcher = start_launcher(tmp_path)
     before = len(survivors())

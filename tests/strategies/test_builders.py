@@ -98,7 +98,7 @@ def test_the_memory_of_gpus_grows_or_is_limited(values, grown, limits, monkeypat
     assert (growing, limited) == (grown, limits)
 
 
-@pytest.mark.parametrize("soft", [True, False])
+@pytest.mark.parametrize("soft", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_with_soft_placement_an_operation_runs_where_its_device_is_missing(soft):
     program = (
         "import tensorflow as tf; from tfdist.strategies import devices; from tfdist.models.spec import TrainingSpec\n"

@@ -48,7 +48,7 @@ print(type(strategy).__name__, strategy.num_replicas_in_sync)
     [
         (None, "_DefaultDistributionStrategy 1"),
         ('{"format": 1, "strategy": "mirrored", "devices": 3}', "MirroredStrategy 3"),
-        ('{"format": 1, "strategy": "independent"}', "OneDeviceStrategy 1"),
+        pytest.param('{"format": 1, "strategy": "independent"}', "OneDeviceStrategy 1", marks=pytest.mark.thorough),
     ],
 )
 def test_a_program_gets_the_chosen_strategy(spec, printed, monkeypatch):
@@ -61,7 +61,9 @@ def test_a_program_gets_the_chosen_strategy(spec, printed, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("first", "phases"), [("", ["importing", "building"]), ("import tensorflow", ["building"])], ids=["", "imported"]
+    ("first", "phases"),
+    [("", ["importing", "building"]), pytest.param("import tensorflow", ["building"], marks=pytest.mark.thorough)],
+    ids=["", "imported"],
 )
 def test_a_program_reports_what_it_does_before_it_has_a_strategy(first, phases, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)

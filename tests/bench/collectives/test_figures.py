@@ -145,6 +145,7 @@ def test_an_arm_that_was_not_measured_has_no_noise():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_equal_arms_are_called_different_in_at_most_5_of_100_sweeps():
     draw = random.Random(4)
 

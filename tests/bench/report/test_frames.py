@@ -35,6 +35,7 @@ def turns(tmp_path, make_record, save_all):
     return tmp_path
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_arms_have_the_columns_of_the_report(turns, tmp_path):
     for folder in (COMMITTED, str(turns)):
         table = tfdist.bench.load(folder)

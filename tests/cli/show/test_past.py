@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.cli.show.past import LAST_LINES, watch
@@ -110,7 +110,6 @@ ENTRIES = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("out", [io.StringIO, Screen], ids=["lines", "table"])
 @given(entries=st.lists(ENTRIES, max_size=10))
-@settings(max_examples=50)
 def test_no_entry_ends_the_display(tmp_path_factory, out, entries):
     folder = RunDir(tmp_path_factory.mktemp("run"))
     save_json(folder.outcome, {"format": 1, "status": "ok"})
@@ -141,7 +140,15 @@ def test_a_step_is_shown_on_a_terminal_only_if_it_is_one_of_the_last(run_dir, mo
     ]
 
 
-@pytest.mark.parametrize("line", ["step", "ready", "no end", "tasks"])
+@pytest.mark.parametrize(
+    ("out", "line"),
+    [
+        pytest.param(terminal, line, marks=[pytest.mark.thorough] if (terminal, line) == ("xterm", "tasks") else [])
+        for terminal in ("dumb", "xterm")
+        for line in ("step", "ready", "no end", "tasks")
+    ],
+    indirect=["out"],
+)
 def test_memory_does_not_grow_with_the_events(line, run_dir, out):
     with run_dir.events.open("wb") as file:
         for number in range(20):

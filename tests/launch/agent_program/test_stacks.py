@@ -144,6 +144,7 @@ def test_a_process_that_never_writes_is_waited_for_only_a_while(monkeypatch):
     "event",
     [{"pid": "1", "signal": 61}, {"pid": 5}, {"pid": 5, "signal": 999}, {"pid": -1, "signal": 61}],
 )
+@pytest.mark.slow
 def test_an_invalid_event_is_ignored(event):
     source, env = without_spy()
     with real_agent(source=source, env=env) as agent:

@@ -56,10 +56,11 @@ def logins_at_once(folder):
 
 
 @pytest.mark.parametrize("gateway", ["gate", ""])
+@pytest.mark.slow
 def test_few_logins_through_one_jump_host_are_open_at_once(gateway, tmp_path):
     log = f"{tmp_path}/log"
     script = f'echo 1 >>{log}; sleep 0.3; echo -1 >>{log}; exec "$@"'
-    hosts = [host(f"h{number}", script, gateway=gateway) for number in range(20)]
+    hosts = [host(f"h{number}", script, gateway=gateway) for number in range(LOGINS_PER_GATEWAY + 4)]
     with connect(hosts) as fleet:
         assert list(fleet.hellos) == hosts
     assert (logins_at_once(tmp_path) > LOGINS_PER_GATEWAY) is (gateway == "")

@@ -275,7 +275,7 @@ def check(launcher, session):
     assert result["cpu_s"] - launcher.ordinary_s < 1  # for all messages together
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sessions(20))
 def test_no_messages_of_a_host_end_the_launcher(launcher, session):
     check(launcher, session)

@@ -132,7 +132,7 @@ for line in sys.stdin.buffer:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary() | st.lists(lines()).map(b"".join))
 @example(data=b'{"kind": "output", "task": "worker-0", "stream": "stacks", "text": "' + b"x" * 1000 + b'"}\n')
 @example(data=b'{"kind": "stacks_dumped", "request": 1, "methods": {"worker-9": ""}}\n')

@@ -51,7 +51,7 @@ def test_it_is_named_within_a_minute_and_not_before_it_is_sure():
 @pytest.mark.parametrize("sd", [0.05, 0.3])
 def test_nobody_is_named_among_equal_workers(step_ms, sd):
     """0.3: as on a busy machine."""
-    for seed in range(20):
+    for seed in range(8):
         assert trained(120, times(base=step_ms), seed=seed, sd=sd).slow() is None
 
 

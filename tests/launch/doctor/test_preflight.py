@@ -227,6 +227,7 @@ def test_an_unreachable_task_is_an_error():
     assert caught.value.exit_code == ExitCode.HOST_LOST
 
 
+@pytest.mark.slow
 def test_of_many_unreachable_pairs_eight_are_named():
     away = Host("away", "no-such-host.invalid", python=sys.executable)
     with pytest.raises(TfdistError) as caught:
@@ -243,6 +244,7 @@ def test_a_busy_port_is_named_with_its_host():
             run(job({"worker": 2}, ONE, fixed, slots=1), (ONE, fixed))
 
 
+@pytest.mark.slow
 def test_a_missing_folder_is_a_note_and_with_chdir_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     machines = {host: Machine((0,), (), slots=1) for host in (ONE, TWO)}
@@ -287,6 +289,7 @@ def test_a_link_is_measured_between_two_agents():
     assert 0 < links[ONE, TWO].rtt_s < 1
 
 
+@pytest.mark.slow
 def test_a_link_is_that_of_the_chosen_network():
     hosts = [replace(one, address="256.1.1.1", interface="lo") for one in (ONE, TWO)]
     with connect(hosts) as fleet:

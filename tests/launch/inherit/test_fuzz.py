@@ -263,7 +263,7 @@ def check(launcher, session, secret):
 
 
 @pytest.mark.parametrize("secret", ["", "s3cret"])
-@settings(SETTINGS, max_examples=8)
+@settings(SETTINGS, max_examples=5)
 @given(session=sessions(20))
 def test_no_messages_at_the_barrier_keep_it_closed(launcher, secret, session):
     check(launcher, session, secret)
