@@ -106,8 +106,10 @@ def _judge(
         return code, rows
     slow = [arm for arm, found in versions if is_too_slow(found, bound)]
     missing = [arm for arm, found in versions if found is None or found.interval is None]
+    reached = {arm for arm, found in versions if found and found.interval and found.interval.low < 1 - bound}
+    unsure = [arm for arm, _ in versions if arm in missing or (arm in reached and arm not in slow)]
     if slow or missing or not quiet:
-        echo_wrapped([gate_sentence(bound, slow, missing, len(versions) - len(missing))], stream)
+        echo_wrapped([gate_sentence(bound, slow, unsure, len(versions) - len(missing))], stream)
     if slow and not code:
         code = ExitCode.FAILED
     return code if code or (versions and not missing) else ExitCode.NOTHING_COMPARED, rows

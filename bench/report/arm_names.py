@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.bench.report.certainty import effective_spec
+from tfdist.bench.report.arm_records import effective_spec, same_work
 from tfdist.bench.report.summary import ArmRow
 
 _WORDS = {
@@ -36,15 +36,16 @@ class _Phrase:
         return f"{self.name} (any {', any '.join(self.options)})" if self.options else self.name
 
 
-def phrases(arms: Sequence[ArmRow], rivals: Sequence[ArmRow]) -> list[str]:
+def phrases(arms: Sequence[ArmRow], every: Sequence[ArmRow]) -> list[str]:
     """The names of measured arms: `multiworker/ring`, or `mirrored (any exchange)` of arms that differ in that alone.
 
-    Of equal arms only the first is named. Arms are one phrase only if they are all of the `rivals` that differ so.
+    Of equal arms only the first is named. Arms are one phrase only if they are all arms of `every` that differ so,
+    those without figures included.
     """
-    specs = {row.arm: effective_spec(row) for row in rivals}
+    specs = {row.arm: effective_spec(row) for row in every}
     found = [_Phrase(rows, effective_spec(rows[0]), rows[0].arm) for rows in _equal(arms, list(specs))]
-    for key in dict.fromkeys(key for spec in specs.values() for key in spec if key not in _NAMED):
-        if len({spec.get(key) for spec in specs.values()}) > 1:
+    for key in dict.fromkeys(key for phrase in found for key in phrase.spec if key not in _NAMED):
+        if len({phrase.spec.get(key) for phrase in found}) > 1:
             found = _merged(found, key, specs)
     return list(map(str, found))
 
@@ -53,12 +54,12 @@ def _equal(arms: Sequence[ArmRow], order: Sequence[str]) -> list[tuple[ArmRow, .
     """Groups of equal arms, each in the order of the suite: `multiworker` before `multiworker/again`."""
     groups: dict[tuple[object, ...], list[ArmRow]] = {}
     for row in arms:
-        groups.setdefault((row.hosts, *sorted(effective_spec(row).items())), []).append(row)
+        groups.setdefault(same_work(row), []).append(row)
     return [tuple(sorted(group, key=lambda row: order.index(row.arm))) for group in groups.values()]
 
 
 def _merged(found: Sequence[_Phrase], key: str, specs: Mapping[str, Mapping[str, str]]) -> list[_Phrase]:
-    """The phrases, with those that differ only in `key` as one if together they have each of its values in `specs`.
+    """The phrases, with those that differ only in `key` as one if no other arm of `specs` does.
 
     Their common name must not be part of the name of another arm.
     """
@@ -69,11 +70,14 @@ def _merged(found: Sequence[_Phrase], key: str, specs: Mapping[str, Mapping[str,
     merged: list[_Phrase] = []
     for group in groups.values():
         spec = {name: value for name, value in group[0].spec.items() if name != key}
-        alike = [arm for arm, other in specs.items() if spec.items() <= other.items()]
-        values = {phrase.spec.get(key) for phrase in group}
+        # the spec of an arm that never ran has only what its suite says
+        alike = [
+            arm for arm, other in specs.items() if all(other.get(name, value) == value for name, value in spec.items())
+        ]
         name = common_name(phrase.name for phrase in group)
         unique = name in specs or not any(arm.startswith(f"{name}/") for arm in specs if arm not in alike)
-        if len(group) == 1 or not name or not unique or {specs[arm].get(key) for arm in alike} != values:
+        whole = {specs[arm].get(key) for arm in alike} == {phrase.spec.get(key) for phrase in group}
+        if len(group) == 1 or not name or not unique or not whole:
             merged += group
             continue
         rows = tuple(row for phrase in group for row in phrase.rows)
@@ -88,21 +92,27 @@ def common_name(names: Iterable[str]) -> str:
     return "/".join(part for part in first if all(part in other for other in others))
 
 
-def strategies_or_phrases(arms: Sequence[ArmRow], rivals: Sequence[ArmRow]) -> list[str]:
-    """As `phrases`, but all rivals whose names begin with the same part, as `multiworker/`, are that part."""
-    parts = {row.arm: row.arm.partition("/")[0] for row in rivals}
+def strategies_or_phrases(arms: Sequence[ArmRow], every: Sequence[ArmRow]) -> list[str]:
+    """As `phrases`, but all arms of a strategy whose names begin alike, as with `multiworker/`, are that part."""
     chosen = {row.arm for row in arms}
-    whole = {part for part in parts.values() if all(arm in chosen for arm, other in parts.items() if other == part)}
-    names = {row.arm: parts[row.arm] for row in arms if parts[row.arm] in whole}
-    rest = [row for row in arms if row.arm not in names]
-    return [*dict.fromkeys(names.values()), *(phrases(rest, rivals) if rest else ())]
+    families: dict[str, list[ArmRow]] = {}
+    for row in every:
+        families.setdefault(row.arm.partition("/")[0] or row.arm, []).append(row)
+    whole = {
+        part: family
+        for part, family in families.items()
+        if len({row.strategy for row in family}) == 1 and all(row.arm in chosen for row in family)
+    }
+    named = {row.arm for family in whole.values() for row in family}
+    rest = [row for row in arms if row.arm not in named]
+    return [*whole, *(phrases(rest, every) if rest else ())]
 
 
 def alternatives(names: Sequence[str], word: str) -> str:
     """`a, b or c` with the word `or`; of many the first ones and how many more; `batch=1, 2 or 4` of values of one."""
     keys = {name.rpartition("=")[0] for name in names}
-    if len(names) > 1 and len(keys) == 1 and (key := keys.pop()):
-        values = sorted((name.rpartition("=")[2] for name in names), key=lambda value: (len(value), value))
+    values = sorted((name.rpartition("=")[2] for name in names), key=lambda value: (len(value), value))
+    if len(names) > 1 and len(keys) == 1 and (key := keys.pop()) and not any("/" in value for value in values):
         return f"{key}={alternatives(values, word)}"
     if len(names) > _MOST:
         names = [*names[: _MOST - 1], f"{len(names) - _MOST + 1} more"]

@@ -10,6 +10,7 @@ from typing import Any
 from tfdist.bench.design import Block
 from tfdist.bench.disturbance import Disturbance, disturbances
 from tfdist.bench.reading import ResultFolder
+from tfdist.bench.references import NO_EFFECT
 from tfdist.bench.suites.suite import BASE
 from tfdist.bench.until import unneeded
 from tfdist.launch.text import counted
@@ -17,12 +18,17 @@ from tfdist.models.record import Record, RecordStatus
 from tfdist.models.strategy_check import StrategyCheck
 from tfdist.models.throughput import examples_per_step, measuring_ranks, throughput, window_step_ms
 from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.options import StrategyName
+from tfdist.strategies.options import Communication, StrategyName
 
 
 def label_of(folder: str, text: str) -> str:
     """The name of an arm, or a sentence, after its folder in a report over several."""
     return f"{folder}: {text}" if folder else text
+
+
+def arm_of(folder: str, text: str) -> str:
+    """The opposite of `label_of`: a name or a sentence without its folder."""
+    return text.removeprefix(label_of(folder, ""))
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,24 @@ def devices_of(measured: Record) -> int:
     if not CATALOG[StrategyName(measured.spec["strategy"])].replicas_known:
         return sum(rank.replicas for rank in measured.ranks)
     return int(measured.spec["workers"] * measured.spec["devices"])
+
+
+_NO_EFFECT = (*NO_EFFECT, "timeout_collective_s")
+"""Fields of a spec that do not affect a turn."""
+
+
+def effective_spec(arm: ArmRecords) -> dict[str, str]:
+    """What happens in a turn. Between workers on CPUs TensorFlow's automatic choice is the ring."""
+    values = dict(arm.measured[0].spec if arm.measured else arm.spec)
+    ring = values.get("strategy") == StrategyName.MULTI_WORKER and not values.get("gpus")
+    if ring and values.get("communication") == Communication.AUTO:
+        values["communication"] = Communication.RING
+    return {key: str(value) for key, value in values.items() if key not in _NO_EFFECT}
+
+
+def same_work(arm: ArmRecords) -> tuple[object, ...]:
+    """Equal for measured arms of the same configuration on as many hosts (A/A)."""
+    return arm.measured[0].hosts, *sorted(effective_spec(arm).items())
 
 
 def batches(measured: Record) -> tuple[float, int]:

@@ -3,41 +3,30 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tfdist.bench.disturbance import LIMIT
 from tfdist.bench.noise import FEWEST_STARTS
-from tfdist.bench.references import NO_EFFECT
-from tfdist.bench.report.arm_records import disturbances_of
+from tfdist.bench.report.arm_records import arm_of, disturbances_of, same_work
 from tfdist.bench.report.format import up_to
 from tfdist.bench.report.summary import ArmRow
 from tfdist.bench.same_arms import SamePair
 from tfdist.bench.statistics import FEWEST_ROUNDS, LEAST_OF_FEW_STARTS, Interval, OddStart, Statistics
 from tfdist.launch.text import counted
-from tfdist.strategies.options import Communication, StrategyName
+from tfdist.strategies.catalog import Exchange
 
-_NO_EFFECT = (*NO_EFFECT, "timeout_collective_s")
-"""Fields of a spec that do not affect a turn."""
-_MANY, _MOST = 0.1, 0.5
-"""Shares of disturbed turns from which on a report says so, or compares nothing."""
-
-
-def effective_spec(row: ArmRow) -> dict[str, str]:
-    """What happens in a turn of a measured arm. Between workers on CPUs TensorFlow's automatic choice is the ring."""
-    values: dict[str, Any] = dict(row.measured[0].spec)
-    ring = values.get("strategy") == StrategyName.MULTI_WORKER and not values.get("gpus")
-    if ring and values.get("communication") == Communication.AUTO:
-        values["communication"] = Communication.RING
-    return {key: str(value) for key, value in values.items() if key not in _NO_EFFECT}
+_MANY_DISTURBED, _MOST_DISTURBED = 0.1, 0.5
+"""Shares of disturbed turns above which a report says so, or compares nothing."""
+_WIDEST = 0.5
+"""Nothing is compared if a ratio is known less well than to within this share."""
 
 
 def same_pairs(rows: Sequence[ArmRow]) -> tuple[SamePair, ...]:
     """Each later arm with the first one of the same configuration and folder."""
-    first: dict[tuple[Any, ...], str] = {}
+    first: dict[tuple[object, ...], str] = {}
     pairs = []
     for row in rows:
         if row.measured and row.valid:
-            label = first.setdefault((row.folder, row.hosts, *sorted(effective_spec(row).items())), row.label)
+            label = first.setdefault((row.folder, same_work(row)), row.label)
             pairs += [(row.label, label)] if label != row.label else []
     # each with an error rate of its own: they are no verdicts
     statistics = Statistics(rows[0].statistics.rounds, rows[0].statistics.floor)
@@ -57,16 +46,16 @@ def least_differences(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> dict
     for pair in pairs:
         if limits := pair.comparison.interval:
             folder = folder_of[pair.arm]
-            most[folder] = max(most.get(folder, 0.0), _most(limits))
+            most[folder] = max(most.get(folder, 0.0), largest_difference(limits))
     return {label: most[folder] for label, folder in folder_of.items() if folder in most}
 
 
-def _most(limits: Interval) -> float:
+def largest_difference(limits: Interval) -> float:
     """The largest difference that an interval of a ratio holds, as a share."""
     return max(limits.high, 1 / limits.low) - 1
 
 
-def _least(limits: Interval) -> float:
+def smallest_difference(limits: Interval) -> float:
     """The smallest difference that it holds, in either direction."""
     return max(limits.low, 1 / limits.high, 1.0) - 1
 
@@ -107,28 +96,40 @@ def certainty_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair], more: str) -
     few = _few_starts(rows)
     noises += [(LEAST_OF_FEW_STARTS, few)] if few else []
     within, reason = max(noises, default=(math.inf, ""))
+    if noises and within > _WIDEST:
+        wide = f"Too noisy to compare: a ratio is known only to within {up_to(within)}"
+        return Certainty(
+            math.inf, obstacle=f"{wide}. End other programs and repeat the bench, with more --incarnations."
+        )
     remarks = [f"{few.capitalize()}."] if few and reason != few else []
     return Certainty(within, reason, (*remarks, *_remarks(rows)))
 
 
 def _obstacle(rows: Sequence[ArmRow], pairs: Sequence[SamePair], more: str) -> str:
-    if wrong := next((row for row in rows if row.contradiction), None):
-        check = "Check that the program trains under its strategy and counts the examples of all replicas"
-        return f"Something is wrong with {wrong.arm}: {wrong.contradiction}. {check}; no arm can be recommended before."
+    versions = any(row.has_base for row in rows)  # one is as right as the other
+    if wrong := next((row for row in rows if row.contradiction and not versions), None):
+        check = (
+            "Check that the program trains under its strategy and counts the examples of all replicas; until then no"
+        )
+        check = check if "command" in wrong.spec else "Until that is explained, no"
+        return f"Something is wrong with {wrong.arm}: {wrong.contradiction}. {check} arm can be recommended."
     if len(rows) < 2:
         return ""
-    rounds = max(row.rounds for row in rows)
-    if rounds < FEWEST_ROUNDS:
-        few = f"Too little was measured to compare: {counted(rounds, 'round')} of each arm."
-        return f"{few} {more}".strip()
-    if (share := _disturbed(rows)) > _MOST:
-        return (
-            f"Too noisy to compare: {100 * share:.0f} % of the turns were disturbed. End other programs, and repeat it."
-        )
+    several = [row for row in rows if row.exchange is not Exchange.NONE and (row.devices or 0) > 1]
+    rounds = {row.rounds for row in several or rows}
+    if max(rounds) < FEWEST_ROUNDS:
+        each = f"{'at most ' if len(rounds) > 1 else ''}{counted(max(rounds), 'round')} of each arm"
+        return f"Too little was measured to compare: {each}. {more}".strip()
+    if (share := _disturbed(rows)) > _MOST_DISTURBED:
+        noisy = f"Too noisy to compare: {100 * share:.0f} % of the turns were disturbed"
+        return f"{noisy}. End other programs and repeat the bench."
     for pair, limits in _within(rows, pairs):
-        if (least := _least(limits)) > LIMIT:
-            equal = f"{pair.other} and {pair.arm}, which are equal (A/A), differed by at least {100 * least:.0f} %"
-            return f"Too noisy to compare: {equal}. Look for other load, or let the machine settle, and repeat it."
+        if (least := smallest_difference(limits)) > LIMIT:
+            one, other = (arm_of(rows[0].folder, label) for label in (pair.other, pair.arm))
+            equal = f"{one} and {other}, which are equal (A/A), differed by at least {100 * least:.0f} %"
+            return (
+                f"Too noisy to compare: {equal}. End other programs, or let the machine settle, and repeat the bench."
+            )
     return ""
 
 
@@ -142,14 +143,15 @@ def _within(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[tuple
 
 def _noises(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[tuple[float, str]]:
     """Differences, as shares, that the noise alone may make, each with the reason."""
-    equal = [_most(limits) for _, limits in _within(rows, pairs)]
+    equal = [largest_difference(limits) for _, limits in _within(rows, pairs)]
     for most in equal:
         yield most, f"two equal arms (A/A) differed by up to {up_to(most)}"
     versions = [(row.label, row.one_device.label) for row in rows if row.has_base and row.one_device]
-    compared = versions or [(row.label, rows[0].label) for row in rows[1:]]
+    enough = [row for row in rows if row.rounds >= FEWEST_ROUNDS]
+    compared = versions or [(row.label, enough[0].label) for row in enough[1:]]
     twice = "" if equal else "; no arm was measured twice (A/A)"
     for pair in compared:
-        yield rows[0].statistics.ratio(*pair).half_width(), f"the interval of a ratio is that wide{twice}"
+        yield rows[0].statistics.ratio(*pair).half_width(), f"that is how well the least certain ratio is known{twice}"
 
 
 def _few_starts(rows: Sequence[ArmRow]) -> str:
@@ -165,9 +167,9 @@ def _disturbed(rows: Sequence[ArmRow]) -> float:
 
 
 def _remarks(rows: Sequence[ArmRow]) -> Iterator[str]:
-    if (share := _disturbed(rows)) > _MANY:
+    if (share := _disturbed(rows)) > _MANY_DISTURBED:
         yield f"{100 * share:.0f} % of the turns were disturbed."
-    yield from (f"{odd_text(odd)}." for odd in odd_starts(rows))
+    yield from (f"{arm_of(rows[0].folder, odd_text(odd))}." for odd in odd_starts(rows))
 
 
 def odd_starts(rows: Sequence[ArmRow]) -> Iterator[OddStart]:

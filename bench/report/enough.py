@@ -9,6 +9,7 @@ from tfdist.bench.plan import incarnations, interleave, seconds_left, spread
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.suites.suite import Suite, load_suite
 from tfdist.bench.until import done_runs
+from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.text import duration
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import StrategyChoice
@@ -23,7 +24,8 @@ def how_to_measure_enough(folder: ResultFolder, root: Path) -> str:
     bench = folder.bench
     if bench is None:
         return ""
-    if bench.suite.name == _SMOKE and load_suite(_SMOKE).arms == bench.suite.arms:
+    local = bench.hosts == (LOCAL.name,)
+    if local and bench.suite.name == _SMOKE and load_suite(_SMOKE).arms == bench.suite.arms:
         if any(record.spec.get("gpus") for record in folder.records):
             return "For an answer: tfdist bench --suite gpu."
         suite = load_suite("cpu")
@@ -35,8 +37,11 @@ def how_to_measure_enough(folder: ResultFolder, root: Path) -> str:
     arms = {record.arm: _choice(record.spec) for record in folder.records if record.ranks}
     done = done_runs(longer, folder.records)
     left = [run for run in longer.plan if run.arm in arms and run not in done]
+    if not left:  # of trainings that have learned enough
+        return ""
     seconds = seconds_left(incarnations(left, longer.ends), arms, longer.suite)
     command = f"tfdist bench --resume {shlex.quote(str(root))} --rounds {longer.suite.rounds}"
+    command += "" if local else f" --hosts {shlex.quote(','.join(bench.hosts))}"
     return f"For an answer: {command} (about {duration(seconds)})."
 
 

@@ -73,6 +73,8 @@ def between(value: Interval | None, form: str) -> str:
 
 def three_digits(value: float) -> str:
     """A figure in a sentence: `0.997`, `1.49`, `66.6`, `176` or `2,340`."""
+    if not math.isfinite(value):
+        return str(value)
     rounded = float(f"{value:.3g}")
     decimals = max(0, 2 - math.floor(math.log10(abs(rounded)))) if rounded else 2
     return f"{rounded:,.{decimals}f}"

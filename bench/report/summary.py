@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tfdist.bench.collectives.results import Sweep
 from tfdist.bench.reading import ResultFolder
-from tfdist.bench.report.arm_records import ArmRecords, arms_of, batches
+from tfdist.bench.report.arm_records import ArmRecords, arm_of, arms_of, batches
 from tfdist.bench.report.baseline import VersusBaseline, versus_baseline
 from tfdist.bench.report.costs import cost_values
 from tfdist.bench.statistics import FEWEST_ROUNDS, FLOOR, Comparison, Interval, Statistics
@@ -172,16 +172,17 @@ class ArmRow(ArmRecords):
         for versus, bound in ((more, 1.0), (self.independent, 1.05)):
             limits = versus.efficiency_interval if versus and not versus.differences and self.devices != 1 else None
             if versus and limits and limits.low > bound:
+                slower = arm_of(self.folder, versus.label)
                 return (
-                    f"{self.devices} devices are {versus.comparison.ratio:.2f} times as fast as {versus.label}, an "
-                    f"efficiency of {versus.efficiency:.0%}"
+                    f"{self.devices} devices are {versus.comparison.ratio:.2f} times as fast as {slower}, an "
+                    f"efficiency of {100 * versus.efficiency:.0f} %"
                 )
         return ""
 
     @property
     def why_not_ranked(self) -> str:
         """Why the figures of a measured arm are not ranked, whatever the others are; empty: they may be."""
-        reasons = {WRONG: "wrong losses", REFUTED: "its program did not train under its strategy"}
+        reasons = {WRONG: "wrong losses", REFUTED: "the program did not train under the arm's strategy"}
         return reasons.get(self.status, self.contradiction)
 
     def has_batch_of(self, other: "ArmRow") -> bool:
@@ -292,11 +293,9 @@ def others_over(best: ArmRow, rows: Sequence[ArmRow]) -> list[tuple[ArmRow, Comp
     return list(zip(others, comparisons, strict=True))
 
 
-def at_most_slower(comparisons: Iterable[Comparison]) -> str:
-    """`6 %`: by how much arms may be slower at most than the one they are compared with, by intervals that all have."""
-    low = min(each.interval.low for each in comparisons if each.interval)
-    percent = math.ceil(round(100 * max(0.0, 1 - low), 6))  # up: it is a limit
-    return f"{percent} %"
+def at_most_slower(comparisons: Iterable[Comparison]) -> float:
+    """By which share arms may be slower at most than the one they are compared with, by intervals that all have."""
+    return max(0.0, 1 - min(each.interval.low for each in comparisons if each.interval))
 
 
 def _status(arm: ArmRecords, wrong: str | None) -> tuple[str, str]:

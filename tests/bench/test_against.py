@@ -343,4 +343,6 @@ def test_the_trust_in_two_versions_is_how_sure_their_ratios_are(options: BenchOp
     (row,) = [row for row in report.rows if row.has_base]
     half = row.statistics.ratio(row.label, "one-device (base)").half_width()
     assert report.verdicts[0].within == half
-    assert report.headline[1].endswith("the interval of a ratio is that wide; no arm was measured twice (A/A).")
+    assert report.headline[1].endswith(
+        "that is how well the least certain ratio is known; no arm was measured twice (A/A)."
+    )

@@ -40,7 +40,7 @@ def test_the_report_is_written_into_the_first_folder(bench: Path, capsys: pytest
     assert run(["report", str(bench)]) == 0
     printed = capsys.readouterr()
     assert f"report: {bench / 'report.html'}" in printed.out
-    assert "one-device: 320.0 images/s for the whole job" in printed.out
+    assert "one-device: 320 images/s on 1 device" in printed.out
     assert printed.err == ""
     assert {"report.md", "report.csv", "report.json", "images_per_s.png"} <= {path.name for path in bench.iterdir()}
 

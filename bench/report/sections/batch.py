@@ -10,7 +10,7 @@ from tfdist.bench.references import identity
 from tfdist.bench.report.arm_records import mark_seconds
 from tfdist.bench.report.figures.arm_chart import described
 from tfdist.bench.report.figures.colors import PALETTE
-from tfdist.bench.report.format import ends, three_digits
+from tfdist.bench.report.format import ends, three_digits, up_to
 from tfdist.bench.report.section import Chart, Section
 from tfdist.bench.report.summary import ArmRow, ReportData, at_most_slower, fastest, others_over
 from tfdist.bench.statistics import ArmVerdict
@@ -92,7 +92,7 @@ def _answer(series: Sequence[ArmRow], name: str) -> Iterator[str]:
         left = {label for label, each in compared.items() if not each.interval or each.verdict is ArmVerdict.SLOWER}
         enough = next(row for row in ran if row.label not in left)
         text = f"{name}: batch {best.batch_per_replica} has the most images/s, {three_digits(best.rate)}"
-        sure = f": at most {at_most_slower([compared[enough.label]])}" if enough is not best else ""
+        sure = f": at most {up_to(at_most_slower([compared[enough.label]]))}" if enough is not best else ""
         smaller = f"; batch {enough.batch_per_replica} is the smallest that is not measurably slower{sure}"
         yield mark_seconds(f"{text}{smaller if enough is not best else ''}.", ran)
     if failed := next((row for row in series if not row.measured and row.reason), None):

@@ -253,7 +253,10 @@ def test_the_answer_is_the_first_line_and_then_how_sure_it_is(root: Path) -> Non
     report = make_report([root])
     advice, sure = report.headline
     assert advice.startswith("Use mirrored/auto: 1.25 times one device, 123 images/s. ")
-    assert sure == "Sure to within 2 %: the interval of a ratio is that wide; no arm was measured twice (A/A)."
+    assert (
+        sure
+        == "Sure to within 2 %: that is how well the least certain ratio is known; no arm was measured twice (A/A)."
+    )
     assert markdown(report).splitlines()[2:5:2] == [advice, sure]
     page = render(report)
     assert "<h1>Use mirrored/auto: 1.25 times one device, 123 images/s.</h1>" in page
@@ -267,7 +270,9 @@ def test_one_round_as_in_smoke_names_no_fastest_arm(
 ) -> None:
     save_all(tmp_path, [record for record in bench_records if record.round == 1])
     report = make_report([tmp_path])
-    assert report.headline == ("Too little was measured to compare: 1 round of each arm. Not measured: broken failed.",)
+    assert report.headline == (
+        "Too little was measured to compare: 1 round of each arm. Not measured: broken (failed).",
+    )
     assert report.to_json()["sure_to"] == [None]
     text = markdown(report) + render(report)
     assert "fastest" not in text

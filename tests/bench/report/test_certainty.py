@@ -61,7 +61,7 @@ def test_equal_arms_tell_how_sure_a_report_is() -> None:
 
 
 def test_without_equal_arms_the_widest_interval_tells_it() -> None:
-    without = "the interval of a ratio is that wide; no arm was measured twice (A/A)."
+    without = "that is how well the least certain ratio is known; no arm was measured twice (A/A)."
     assert text_of([*timed("a", *STEADY), *timed("b", *STEADY, **OTHER)]) == f"Sure to within 2 %: {without}"
     noisy = [*timed("a", *STEADY), *timed("b", 0.1, 0.13, 0.105, 0.1, **OTHER)]
     assert text_of(noisy) == f"Sure to within 22 %: {without}"
@@ -89,7 +89,7 @@ def busy(one: Record) -> Record:
     ("share", "text"),
     [
         (1, " 25 % of the turns were disturbed."),
-        (3, "Too noisy to compare: 75 % of the turns were disturbed. End other programs, and repeat it."),
+        (3, "Too noisy to compare: 75 % of the turns were disturbed. End other programs and repeat the bench."),
     ],
 )
 def test_disturbed_turns_make_a_report_less_sure_or_useless(share: int, text: str) -> None:
