@@ -4,6 +4,7 @@ A shell starts background jobs (nohup, `&`) with signals ignored, and child proc
 tests send get their default handlers back here.
 """
 
+import gc
 import signal
 import sys
 import uuid
@@ -25,6 +26,8 @@ settings.load_profile("tests")
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 """For a format that no schema here has, jsonschema would import it, which takes two seconds in each process."""
 
+gc.disable()  # until the tests are collected: modules and tests are no garbage, and looking through them takes seconds
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
@@ -33,6 +36,12 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests come first, so that at the end no process waits for a long test of another."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is collected again, without looking through what stays."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")
