@@ -42,6 +42,7 @@ def test_committed_benches_fit(folder):
         check("records", line)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_charts")
 def test_a_report_fits_and_each_of_its_fields_is_described(tmp_path):
     write_page(make_report(BENCHES[-1:]), tmp_path)

@@ -82,6 +82,7 @@ def test_the_archive_says_what_doctor_finds_now_with_versions_and_variables(monk
     assert "doctor.txt" in err
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_bench_is_packed_beside_an_earlier_archive_of_it(capsys):
     bench = sorted((Path(__file__).parents[2] / "bench_results").glob("*-cpu"))[-1]
     for _ in range(2):

@@ -188,6 +188,7 @@ sys.exit(f"imported {{bench}}" if bench else code)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [["launch", "--dry-run"], ["launch", "--strategy", "multiworker", "--", "true"], ["doctor", "--help"]],

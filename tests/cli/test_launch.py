@@ -287,6 +287,7 @@ def check_imports(*commands):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_launcher_imports_neither_tensorflow_nor_pandas():
     check_imports(
         ["--help"],

@@ -93,6 +93,7 @@ def test_an_unknown_run_or_task_is_refused(capfd):
         assert capfd.readouterr().err.startswith(f"tfdist: {message}")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_it_quietly():
     (log,) = Path("runs").glob("*/attempt-0/worker-0/stdout.log")
     log.write_bytes(b"x" * 80 + b"\n" + log.read_bytes() * 20_000)

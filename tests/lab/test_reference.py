@@ -145,6 +145,7 @@ def test_each_exit_code_has_a_meaning_and_is_in_both_tables():
         assert re.search(rf"\b{code}\b", section)
 
 
+@pytest.mark.slow
 def test_no_command_ends_with_a_code_that_is_not_in_the_table():
     literal = []
     for node in nodes():

@@ -65,6 +65,7 @@ READERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_the_time_for_a_text_of_a_host_is_linear(read):
     for text in TEXTS:

@@ -123,6 +123,7 @@ def test_old_pictures_are_removed_when_nothing_was_measured(
     assert set(files(tmp_path / "out")) == {"report.md", "report.html", "report.csv", "report.json"}
 
 
+@pytest.mark.slow
 def test_several_folders_are_one_report(tmp_path: Path, make_record: MakeRecord, save_all: SaveAll) -> None:
     one = save_all(tmp_path / "x", [make_record("one")])
     two = save_all(tmp_path / "y", [make_record("two", strategy="mirrored", devices=2)])
@@ -168,6 +169,7 @@ def test_the_environment_has_each_fact_once(make_record: MakeRecord) -> None:
     assert facts["variable TF_NUM_INTRAOP_THREADS"] == ("1",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement", ["import tfdist.bench.report.write", "import tfdist.cli.report, tfdist.cli.bench"]
 )

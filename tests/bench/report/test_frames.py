@@ -35,6 +35,7 @@ def turns(tmp_path, make_record, save_all):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_charts")
 def test_arms_have_the_columns_of_the_report(turns, tmp_path):
     for folder in (COMMITTED, str(turns)):
@@ -75,6 +76,7 @@ def test_importing_the_package_imports_no_pandas():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_example_of_the_docs_runs_and_prints_what_they_say():
     root = Path(__file__).parents[3]
     docs = (root / "docs" / "your-program.md").read_text()
