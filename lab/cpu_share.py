@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOTS = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
-"""Of version 1, and of version 2."""
+"""One of version 1, one of version 2."""
 EMPTY_S = 10.0
 
 

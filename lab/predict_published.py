@@ -35,7 +35,7 @@ SWEEP = RESULTS / "collectives-2-hosts-1gbit"
 RING = "MultiWorkerMirrored ring 1 Gbit/s"
 ASYNC = "asynchronous parameter servers"
 BATCH = 32
-"""Of each device, in the ring's family."""
+"""Those of each device, in the ring's family."""
 RING_BYTES = 14.04e6
 """Gradients of its model."""
 RING_LINK = RingLink(940e6 / 8)

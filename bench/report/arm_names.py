@@ -93,7 +93,7 @@ def common_name(names: Iterable[str]) -> str:
 
 
 def strategies_or_phrases(arms: Sequence[ArmRow], every: Sequence[ArmRow]) -> list[str]:
-    """As `phrases`, but all arms of a strategy whose names begin alike, as with `multiworker/`, are that part."""
+    """`phrases`, but all arms of a strategy whose names begin alike, as with `multiworker/`, are that part."""
     chosen = {row.arm for row in arms}
     families: dict[str, list[ArmRow]] = {}
     for row in every:

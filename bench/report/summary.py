@@ -294,7 +294,7 @@ def others_over(best: ArmRow, rows: Sequence[ArmRow]) -> list[tuple[ArmRow, Comp
 
 
 def at_most_slower(comparisons: Iterable[Comparison]) -> float:
-    """By which share arms may be slower at most than the one they are compared with, by intervals that all have."""
+    """The share by which arms may be slower at most than the one they are compared with; all have an interval."""
     return max(0.0, 1 - min(each.interval.low for each in comparisons if each.interval))
 
 

@@ -143,7 +143,7 @@ class _Choice:
                 yield row
 
     def figures(self, certainty: Certainty) -> Iterator[KeyFigure]:
-        """At most four: throughput, speed-up, efficiency and certainty of what the first sentence names."""
+        """Throughput, speed-up, efficiency and certainty of what the first sentence names; at most these four."""
         best, one, independent = self.best, self.baseline, self.best.independent
         alone = len(self.group) == 1 or self._enough() is not None
         group, names = ([best], best.arm) if alone else (self.group, self.names)
