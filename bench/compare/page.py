@@ -25,7 +25,9 @@ def gate(compared: ComparedFolders, bound: float | None) -> tuple[ExitCode, str]
         arms = counted(len(compared.changes), "arm")
         return ExitCode.NOTHING_COMPARED, f"Nothing compared: none of {arms} of both benches has an interval."
     if bound is None:
-        changes = [(each.arm, each.comparison, each.reason) for each in compared.changes]
+        # the anchor stands for the machine
+        shown = [each for each in compared.changes if not each.anchor] or compared.changes
+        changes = [(each.arm, each.comparison, each.reason) for each in shown]
         return ExitCode.SUCCESS, " ".join(changes_text(changes, "the base"))
     slow, unsure = compared.too_slow(bound), compared.unsure(bound)
     code = ExitCode.FAILED if slow else ExitCode.INCONCLUSIVE if unsure else ExitCode.SUCCESS

@@ -47,6 +47,16 @@ def test_a_slower_arm_fails_the_gate(base: Path, slow: Path, capsys: Printed) ->
     assert run(["compare", str(base), str(slow), "--fail-slower", "30%"]) == 0
 
 
+def test_the_answer_without_a_gate_is_what_changed_beside_the_anchor(base: Path, slow: Path, capsys: Printed) -> None:
+    assert run(["compare", str(base), str(slow)]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert re.fullmatch(
+        r"multiworker/ring is [\d.]+ % slower than the base, surely between [\d.]+ and [\d.]+ %\. "
+        r"No change of mirrored/auto could be measured: at most \d+ % slower\.",
+        first,
+    )
+
+
 def test_a_record_that_cannot_be_read_is_named_with_its_folder(base: Path, slow: Path, capsys: Printed) -> None:
     append_line(slow / "records.jsonl", '{"arm": "cut o')
     assert run(["compare", str(base), str(slow)]) == 0
