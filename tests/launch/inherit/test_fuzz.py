@@ -259,7 +259,9 @@ def check(launcher, session, secret):
         by = HOSTILE if launcher.task == LEADER else "worker-2"
         assert f"tfdist: {given_up({'failed': session['failed'], 'by': by})}" in shown
     assert result["peak_kib"] < 150_000
-    assert result["cpu_s"] - launcher.ordinary_s < 3  # for all messages together: 0.6 s, and twice that beside other load
+    assert (
+        result["cpu_s"] - launcher.ordinary_s < 3
+    )  # for all messages together: 0.6 s, and twice that beside other load
 
 
 @pytest.mark.parametrize("secret", ["", "s3cret"])
