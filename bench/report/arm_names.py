@@ -16,7 +16,7 @@ _WORDS = {
 }
 """Fields of a spec -> what sentences call them."""
 _NAMED = ("strategy", "workers", "devices", "command")
-"""Fields by which arms are always told apart."""
+"""Fields in which the arms of a phrase never differ."""
 _MOST = 6
 """Phrases of a list; the table has the rest."""
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,7 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     notes = tuple(notes_on(rows))
     labels = [folder.label if len(folders) > 1 else "" for folder in folders]
     verdicts = tuple(
-        verdict_of([row for row in rows if row.folder == label], pairs, how_to_measure_enough(folder, root))
+        verdict_of([row for row in rows if row.folder == label], pairs, partial(how_to_measure_enough, folder, root))
         for label, folder, root in zip(labels, folders, roots, strict=True)
     )
     headline = [

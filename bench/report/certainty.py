@@ -1,7 +1,7 @@
 """How sure the comparisons of a report are: the noise of equal arms (A/A), of the ratios, and of the turns. Pure."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfdist.bench.disturbance import LIMIT
@@ -80,13 +80,13 @@ class Certainty:
         return " ".join((*sure, *self.remarks))
 
 
-def certainty_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair], more: str) -> Certainty:
+def certainty_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair], more: Callable[[], str]) -> Certainty:
     """How sure the comparisons of these measured arms of one folder are.
 
     Args:
         rows: at least one.
         pairs: equal arms, of any folder.
-        more: a sentence on how to measure enough, for a bench that has measured too little.
+        more: returns a sentence on how to measure enough, for a bench that has measured too little.
     """
     if obstacle := _obstacle(rows, pairs, more):
         return Certainty(math.inf, obstacle=obstacle)
@@ -105,7 +105,7 @@ def certainty_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair], more: str) -
     return Certainty(within, reason, (*remarks, *_remarks(rows)))
 
 
-def _obstacle(rows: Sequence[ArmRow], pairs: Sequence[SamePair], more: str) -> str:
+def _obstacle(rows: Sequence[ArmRow], pairs: Sequence[SamePair], more: Callable[[], str]) -> str:
     versions = any(row.has_base for row in rows)  # one is as right as the other
     if wrong := next((row for row in rows if row.contradiction and not versions), None):
         check = (
@@ -119,7 +119,7 @@ def _obstacle(rows: Sequence[ArmRow], pairs: Sequence[SamePair], more: str) -> s
     rounds = {row.rounds for row in several or rows}
     if max(rounds) < FEWEST_ROUNDS:
         each = f"{'at most ' if len(rounds) > 1 else ''}{counted(max(rounds), 'round')} of each arm"
-        return f"Too little was measured to compare: {each}. {more}".strip()
+        return f"Too little was measured to compare: {each}. {more()}".strip()
     if (share := _disturbed(rows)) > _MOST_DISTURBED:
         noisy = f"Too noisy to compare: {100 * share:.0f} % of the turns were disturbed"
         return f"{noisy}. End other programs and repeat the bench."

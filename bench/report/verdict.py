@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfdist.bench.report.arm_names import alternatives, phrases, strategies_or_phrases
@@ -37,13 +37,13 @@ class Verdict:
     """The figures of the first sentence."""
 
 
-def verdict_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair] = (), more: str = "") -> Verdict:
+def verdict_of(rows: Sequence[ArmRow], pairs: Sequence[SamePair] = (), more: Callable[[], str] = str) -> Verdict:
     """The answer of the arms of one folder.
 
     Args:
         rows: all arms, those without figures included.
         pairs: equal arms, of any folder.
-        more: a sentence on how to measure enough, for a bench that has measured too little.
+        more: returns a sentence on how to measure enough, for a bench that has measured too little.
     """
     measured = [row for row in rows if row.measured]
     if not measured:
@@ -76,7 +76,8 @@ class _Choice:
         self.best = best = fastest(rivals)
         """The one with the most images/s."""
         self.others = others_over(best, rivals)
-        self.ties = ties_of(best, rivals)
+        self.ties = [(row, of) for row, of in self.others if of.interval and of.verdict is not ArmVerdict.SLOWER]
+        """The arms that are not measurably slower; none that cannot be compared."""
         self.group = sorted((best, *(row for row, _ in self.ties)), key=lambda row: -row.rate)
         self.able = [row for row in rows if row.status != RecordStatus.REFUSED]
         self.names = alternatives(phrases(self.group, self.able), "or")
@@ -115,19 +116,15 @@ class _Choice:
     def _enough(self) -> VersusBaseline | None:
         """The baseline if it has fewer devices, and more of them are not measurably faster."""
         one = self.baseline
-        known = one is not None and one.devices > 1 and one.comparison.interval is not None
-        return one if one and known and one.comparison.verdict is not ArmVerdict.FASTER else None
+        return one if one and one.devices > 1 and one.comparison.verdict is not ArmVerdict.FASTER else None
 
     def _use(self) -> str:
         rates = f"{span(row.rate for row in self.group)} images/s"
         if len(self.rivals) == 1 and not self.baseline:
             return f"{self.best.arm}: {rates} on {self.devices}."
         where = f" on {self.devices}" if len({row.devices for row in self.rivals}) > 1 else ""
-        times = f"{self._times()} times {_baseline_name(self.best)}, " if self.baseline else ""
+        times = f"{_times(self.group)} times {_baseline_name(self.best)}, " if self.baseline else ""
         return f"Use {self.names}: {times}{rates}{where}."
-
-    def _times(self) -> str:
-        return span(row.one_device.comparison.ratio for row in self.group if row.one_device)
 
     def _growth(self) -> str:
         shown = self.curve[-_MOST_SIZES:]
@@ -150,8 +147,9 @@ class _Choice:
         rates = f"{span(row.rate for row in group)} images/s"
         yield KeyFigure(rates, f"{names}, on {self.devices}{_limits(best.spread) if alone else ''}")
         if one:
-            times = f"{span(row.one_device.comparison.ratio for row in group if row.one_device)} times"
-            yield KeyFigure(times, f"{_baseline_name(best)}{_limits(one.comparison.interval) if alone else ''}")
+            yield KeyFigure(
+                f"{_times(group)} times", f"{_baseline_name(best)}{_limits(one.comparison.interval) if alone else ''}"
+            )
         ceiling = ""
         if independent and independent.label != best.label:
             ceiling = f"of {arm_of(best.folder, independent.label)}, which exchanges nothing"
@@ -164,6 +162,10 @@ class _Choice:
             yield KeyFigure(f"{100 * independent.efficiency:.0f} %", ceiling)
         if certainty.reason:
             yield KeyFigure(up_to(certainty.within), f"how sure this is: {certainty.reason}")
+
+
+def _times(rows: Sequence[ArmRow]) -> str:
+    return span(row.one_device.comparison.ratio for row in rows if row.one_device)
 
 
 def _limits(interval: Interval | None) -> str:
@@ -179,11 +181,6 @@ def _usable_baseline(best: ArmRow, group: Sequence[ArmRow]) -> VersusBaseline | 
         return None
     other_work = one.differences and best.baseline is None and best.strategy is not StrategyName.ONE_DEVICE
     return None if other_work else one
-
-
-def ties_of(best: ArmRow, rivals: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
-    """The arms that are not measurably slower than the one with the most images/s; none that cannot be compared."""
-    return [(row, of) for row, of in others_over(best, rivals) if of.interval and of.verdict is not ArmVerdict.SLOWER]
 
 
 def _baseline_name(row: ArmRow) -> str:

@@ -34,7 +34,7 @@ def codes(records: Sequence[Record]) -> list[str]:
 
 def verdict(records: Sequence[Record], more: str = "") -> Verdict:
     rows, pairs = summarize_report([folder(records)])
-    return verdict_of(rows, pairs, more)
+    return verdict_of(rows, pairs, lambda: more)
 
 
 def advice(records: Sequence[Record]) -> str:

@@ -48,7 +48,7 @@ OTHER = {"strategy": "mirrored", "devices": 2, "examples": 20}
 
 def text_of(records: Sequence[Record]) -> str:
     rows = summarize([folder(records)])
-    found = certainty_of(rows, same_pairs(rows), "")
+    found = certainty_of(rows, same_pairs(rows), str)
     return found.obstacle or found.text
 
 
@@ -99,6 +99,6 @@ def test_disturbed_turns_make_a_report_less_sure_or_useless(share: int, text: st
 
 def test_too_few_rounds_are_the_first_obstacle() -> None:
     rows = summarize([folder([busy(record("a")), record("b")])])
-    found = certainty_of(rows, same_pairs(rows), "For an answer: x.")
+    found = certainty_of(rows, same_pairs(rows), lambda: "For an answer: x.")
     assert found.obstacle == "Too little was measured to compare: 1 round of each arm. For an answer: x."
     assert found.text == ""
