@@ -1,7 +1,6 @@
 """One incarnation of an arm: its job runs in a thread, and its tasks train a turn whenever they are released."""
 
 import math
-import os
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,29 +9,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfdist.bench.suites.arms import Version
 from tfdist.bench.turns import HostReading, Parked
-from tfdist.jobs.plan import plan_collective, plan_command, plan_training
+from tfdist.jobs.plan import Planned
 from tfdist.launch.agent_program.folders import make_folder
 from tfdist.launch.agents.connect import connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Inbox, Interrupted, Message, NextTurn, Note
 from tfdist.launch.agents.messages import Event, Heartbeat, Inspected
 from tfdist.launch.agents.template import Templates
-from tfdist.launch.environment import device_order
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
-from tfdist.launch.job import Job, program_of
+from tfdist.launch.job import Job
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.threads import NO_PROCESSES, is_limit, start_thread
-from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.record import Observed, Record, RecordStatus, Window, from_event
 from tfdist.models.run import checked, hardware, ranks_of, run_training
-from tfdist.models.spec import TrainingSpec
 from tfdist.models.strategy_check import StrategyFacts
 from tfdist.strategies.choice import StrategyChoice
 
@@ -46,18 +41,29 @@ class ArmStart:
 
     arm: str
     incarnation: int
-    spec: StrategyChoice
-    """A TrainingSpec or a CollectiveSpec, unless there is a command."""
-    command: tuple[str, ...]
-    """The user's own program; empty: the built-in training."""
-    machines: Machines
+    planned: Planned
     run_dir: Path
     policy: Policy
     """Its time limit is that of the start and of each turn."""
     templates: Templates | None = None
     """Those of the incarnation, from which tasks on this machine are forked; None: they are executed."""
-    version: Version | None = None
-    """Version of the user's program; None: that in the current folder."""
+    words: str = ""
+    """How a shell gets to this version of the user's program, for records; empty: it is in the current folder."""
+
+    @property
+    def spec(self) -> StrategyChoice:
+        """A TrainingSpec or a CollectiveSpec, unless there is a command."""
+        return self.planned.spec
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The user's own program; empty: the built-in training."""
+        return self.planned.request.command
+
+    @property
+    def machines(self) -> Machines:
+        """Where its tasks run."""
+        return self.planned.machines
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ class _ArmThread:
         start = self.start
         make_folder(str(start.run_dir.parent))
         start.run_dir.mkdir(0o700)
-        job = _plan(start)
+        job = start.planned.job
         template = None if start.templates is None else start.templates.of(job)
         with (
             RunWriter(RunDir(start.run_dir)) as writer,
@@ -183,22 +189,10 @@ class _ArmThread:
         return _with_command(record, start)
 
 
-def _plan(start: ArmStart) -> Job:
-    variables = {"TFDIST_TURNS": "1", **device_order(os.environ)}
-    if isinstance(start.spec, TrainingSpec):
-        return plan_training(start.spec, start.machines, env=variables)
-    if isinstance(start.spec, CollectiveSpec):
-        return plan_collective(start.spec, start.machines, variables)
-    program = program_of(start.command, variables, start.machines)
-    program = replace(program, cwd=str(start.version.folder)) if start.version else program
-    return plan_command(start.spec, program, start.machines)
-
-
 def _with_command(record: Record, start: ArmStart) -> Record:
     if not start.command:
         return record
-    words = start.version.words if start.version else ""
-    return replace(record, spec={**record.spec, "command": words + redact_command(start.command)})
+    return replace(record, spec={**record.spec, "command": start.words + redact_command(start.command)})
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from statistics import median
 from tfdist.bench.arm_process import ArmStart, Ended, News, start_arm
 from tfdist.bench.collectives.run import TURN
 from tfdist.bench.turns import END, Parked, plan_turn
-from tfdist.jobs.plan import plan_training
-from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.jobs.plan import Planned, plan
+from tfdist.jobs.request import Request
 from tfdist.launch.agent_program.system import temporary_root
 from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.doctor.checks import CheckResult, Verdict
@@ -26,10 +26,9 @@ from tfdist.launch.doctor.survey import MEASURE_ALL_PAIRS
 from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.machine import FOR_WORKERS, Machines, check_burned, combined
+from tfdist.launch.machine import FOR_WORKERS, Machines, check_burned
 from tfdist.launch.policy import Policy
-from tfdist.models.collectives.spec import CollectiveSpec, algbw
-from tfdist.strategies.choice import StrategyChoice
+from tfdist.models.collectives.spec import algbw
 from tfdist.strategies.options import StrategyName
 
 SLOW_HOST = 0.8
@@ -100,31 +99,32 @@ def _noted(found: BurnResult, name: str) -> Iterator[None]:
 def _compute(machines: Machines, seconds: float, found: BurnResult) -> None:
     """Note the images/s of each host, and why its GPUs lowered their clocks, while all train independently."""
     workers = sum(machine.slots or 1 for machine in machines.values())
-    choices = {"strategy": StrategyName.INDEPENDENT, "workers": workers, "dataset": "synthetic"}
-    spec = replace(resolve(choices, combined(machines), "smoke").spec, cores_per_device=None)
-    parked = _measured(spec, machines, seconds, lambda parked: plan_turn(seconds, parked.step_s, seconds / 10))
-    for plan in plan_training(spec, machines).plans:
-        windows = parked.windows.get(plan.task.name, ())
+    choices = {"strategy": StrategyName.INDEPENDENT, "workers": workers, "dataset": "synthetic", "preset": "smoke"}
+    planned = plan(Request(choices, paced=True, pinned=False), machines)
+    parked = _measured(planned, seconds, lambda parked: plan_turn(seconds, parked.step_s, seconds / 10))
+    for each in planned.job.plans:
+        windows = parked.windows.get(each.task.name, ())
         rate = median(window.examples / window.elapsed_s for window in windows) if windows else 0.0
-        if spec.gpus:  # of which hosts may have different numbers
-            rate /= machines[plan.host].slots or 1
+        if planned.spec.gpus:  # of which hosts may have different numbers
+            rate /= machines[each.host].slots or 1
             found.of = "images/s per GPU"
-        found.images_per_s[plan.host] = found.images_per_s.get(plan.host, 0.0) + rate
+        found.images_per_s[each.host] = found.images_per_s.get(each.host, 0.0) + rate
         reasons = {gpu.throttle for window in windows if window.usage for gpu in window.usage.gpus} - {"", "unknown"}
         if reasons:
-            found.throttled[plan.host] = ", ".join(sorted(reasons))
+            found.throttled[each.host] = ", ".join(sorted(reasons))
 
 
 def _exchange(machines: Machines, seconds: float) -> float:
     """Bus bandwidth of the all-reduce between two hosts, GB/s, of the task that saw less."""
-    choice = resolve_strategy({"strategy": StrategyName.MULTI_WORKER, "workers": 2}, combined(machines)).spec
-    spec = CollectiveSpec(**vars(choice), sizes=(SIZE,), turn_s=seconds)
-    parked = _measured(spec, machines, seconds, lambda _: TURN)
-    cases = [observed["collectives"][0] for observed in parked.observed.values()]
-    return min(algbw(case["bytes"], case["seconds"] / case["iterations"]) for case in cases)  # busbw of two ranks too
+    choices = {"strategy": StrategyName.MULTI_WORKER, "workers": 2}
+    cases = {"sizes": (SIZE,), "turn_s": seconds}
+    planned = plan(Request(choices, paced=True, collective=cases), machines)
+    parked = _measured(planned, seconds, lambda _: TURN)
+    found = [observed["collectives"][0] for observed in parked.observed.values()]
+    return min(algbw(case["bytes"], case["seconds"] / case["iterations"]) for case in found)  # busbw of two ranks too
 
 
-def _measured(spec: StrategyChoice, machines: Machines, seconds: float, turn: Callable[[Parked], Turn]) -> Parked:
+def _measured(planned: Planned, seconds: float, turn: Callable[[Parked], Turn]) -> Parked:
     """Start an arm, measure a turn of about `seconds`, and end it.
 
     Raises:
@@ -134,7 +134,7 @@ def _measured(spec: StrategyChoice, machines: Machines, seconds: float, turn: Ca
     parked = list[Parked]()
     with tempfile.TemporaryDirectory(prefix="tfdist-burn-", dir=temporary_root()) as folder, interruptions(news.put):
         policy = Policy(timeout_s=START_S + seconds)
-        arm = start_arm(ArmStart("burn", 1, spec, (), machines, Path(folder, "run"), policy), news.put)
+        arm = start_arm(ArmStart("burn", 1, planned, Path(folder, "run"), policy), news.put)
         while True:
             match news.get():
                 case Interrupted(number):

@@ -14,7 +14,7 @@ from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.command import check_measures
 from tfdist.bench.turns import Parked
-from tfdist.jobs.plan import shape_of_command
+from tfdist.jobs.plan import plan
 from tfdist.launch.agents.inbox import Interrupted, interruptions
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.doctor.checks import CheckResult, Verdict
@@ -124,18 +124,17 @@ class Checker:
 
     def _start(self, name: str, on_start: Callable[[Sequence[str]], None]) -> bool:
         """Start a program if there are cores for it that no other one uses; returns whether it did."""
-        arms = self.plan.arms
-        spec, command = arms.specs[name], arms.commands[name]
-        ((host, machine),) = arms.machines[name].items()
+        planned = self.plan.arms.plans[name]
+        ((host, machine),) = planned.machines.items()
         used = {core for run in self.running.values() for core in run.cores}
         free = tuple(core for core in machine.cores if core not in used)
-        number = sum(role.count for role in shape_of_command(spec, command).roles.values() if role.computes)
-        cores = free[: number * spec.devices]
-        if self.running and (machine.gpus or len(cores) < number * spec.devices):
+        devices = planned.spec.devices * sum(role.count for role in planned.job.roles.values() if role.computes)
+        cores = free[:devices]
+        if self.running and (machine.gpus or len(cores) < devices):
             return False
         machines = {host: machine if machine.gpus else replace(machine, cores=cores)}
         policy = Policy(timeout_s=self.timeout_s)
-        start = ArmStart(name, 1, spec, command, machines, self.folder / slug(name), policy)
+        start = ArmStart(name, 1, plan(planned.request, machines), self.folder / slug(name), policy)
         self.running[name] = _Run(self.start_arm(start, self.news.put), cores)
         on_start(list(self.running))
         return True

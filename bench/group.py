@@ -15,8 +15,8 @@ from tfdist.bench.progress import Progress
 from tfdist.bench.reading import of_turn
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.turns import END, Memory, Parked, plan_warmup
-from tfdist.jobs.launch_plan import why_not_traced
-from tfdist.jobs.plan import task_count
+from tfdist.jobs.plan import why_not_traced
+from tfdist.jobs.tasks import task_count
 from tfdist.launch.agents.inbox import Interrupted, Message, Note
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.errors import ExitCode, TfdistError

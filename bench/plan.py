@@ -9,7 +9,7 @@ from math import ceil
 from typing import TypeVar
 
 from tfdist.bench.suites.suite import Suite
-from tfdist.jobs.plan import task_count
+from tfdist.jobs.tasks import task_count
 from tfdist.launch.typed_json import PositiveInt
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName

@@ -19,6 +19,7 @@ from tfdist.bench.reading import last_number
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.turns import Memory, plan_turn
 from tfdist.bench.until import accuracy_of, has_learned
+from tfdist.jobs.plan import Planned, plan
 from tfdist.launch.agents.inbox import interruptions
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.doctor.preflight import Links, slowest
@@ -271,13 +272,18 @@ class _BenchRun(TurnRunner):
         self.number += 1
         run_dir = self.paths.run(self.number, arm, self.incarnation)
         policy = replace(self.hooks.policy, timeout_s=self.bench.suite.timeout_s)
-        spec, machines = self.arms.specs[arm], self.arms.machines[arm]
-        command = self.arms.commands.get(arm, ())
-        if isinstance(spec, TrainingSpec) and spec.evaluate_turns:
-            spec = replace(spec, seed=spec.seed + number)
         templates = None if self.bench.suite.isolated else self.templates
         version = self.arms.versions.get(arm)
-        return ArmStart(arm, self.incarnation, spec, command, machines, run_dir, policy, templates, version)
+        words = version.words if version else ""
+        return ArmStart(arm, self.incarnation, self._planned(arm, number), run_dir, policy, templates, words)
+
+    def _planned(self, arm: str, number: int) -> Planned:
+        planned, version = self.arms.plans[arm], self.arms.versions.get(arm)
+        if version is not None:
+            return plan(replace(planned.request, folder=str(version.folder)), planned.machines)
+        if isinstance(planned.spec, TrainingSpec) and planned.spec.evaluate_turns:
+            return plan(planned.request.choosing(seed=planned.spec.seed + number), planned.machines)
+        return planned
 
     def _measure_rounds(self, group: Group, runs: Sequence[PlannedRun]) -> list[TurnRecord]:
         done: list[TurnRecord] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.filesize import decimal
@@ -93,6 +93,26 @@ def burned_rows(
     from tfdist.bench.burn import burn, rows_of  # it imports what a bench needs
 
     return tuple(rows_of(burn(assign_slots(machines_of(hellos), per_host, 1), seconds, on_step)))
+
+
+def check_speed(
+    hellos: Mapping[Host, Mapping[str, Any]], per_host: int | None, seconds: float, out: TextIO, *, quiet: bool
+) -> None:
+    """Let hosts compute and exchange before a launch, and show how fast they are.
+
+    Raises:
+        TfdistError: one is slow, or a link.
+    """
+    with Steps(sys.stderr, quiet=quiet) as steps:
+        rows = burned_rows(hellos, per_host, seconds, steps.show)
+    slow = [row for row in rows if row.verdict is not Verdict.OK]
+    if slow or not quiet:
+        typer.echo("\n".join(row_lines(rows, None)), file=out)
+    if slow:
+        names = shortened(dict.fromkeys(row.host for row in slow))
+        raise TfdistError(
+            f"--burn: {names} slow, as the rows above say; repair or --exclude, or omit --burn", ExitCode.HOST_LOST
+        )
 
 
 _VARIABLES = (*SHARED, "CUDA_", "OMP_", "SLURM_", "TFDIST_")

@@ -1,6 +1,7 @@
 """`tfdist launch`, and its job files: the same options in TOML."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -24,13 +25,15 @@ from tfdist.cli.options import (
     training_options,
 )
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir, argument, option_rows
-from tfdist.cli.run_launch import RunOptions, checked_plan, launch_detached, run_launch
+from tfdist.cli.run_launch import RunOptions, run_launch
+from tfdist.cli.show.detached import launch_detached
 from tfdist.cli.show.output import finish
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.inherit import Inherit
-from tfdist.jobs.launch_plan import LaunchOptions
 from tfdist.jobs.options import EXPECTED, HOSTS, KEYS, RECOVERY, TIMEOUTS, WHAT, Bytes, Seconds
+from tfdist.jobs.plan import plan
 from tfdist.jobs.recovery import Recovery
+from tfdist.jobs.request import Request
 from tfdist.jobs.resume_source import check_requeue, check_slurm, find_resumed
 from tfdist.launch.console.lines import LineOptions
 from tfdist.launch.environment import forwarded_variables
@@ -199,38 +202,47 @@ def launch(
     with refusals_logged():
         if detach and dry_run:
             raise TfdistError("--detach and --dry-run: a dry run starts nothing; omit one of them")
-        inherited = _inherit(given["inherit"], bool(given["no_wait_for_peers"]))
-        check_requeue(given["requeue"], recovery, inherited, own=bool(command))
-        variables = forwarded_variables(given["env"] or (), given["env_file"], os.environ)
-        limit = choices.get("log_limit", LOG_LIMIT)
-        choices = {name: value for name, value in choices.items() if name != "log_limit"}
-        job = LaunchOptions(choices, tuple(command or ()), port, variables, inherited, recovery)
-        policy = replace(policy, timeout_s=given["timeout"], log_limit=limit, **recovery.policy)
+        inherit = _inherit(given["inherit"], alone=bool(given["no_wait_for_peers"]))
+        check_requeue(given["requeue"], recovery, inherit, own=bool(command))
         options = RunOptions(
             name=name,
             runs_dir=runs_dir,
-            dry_run=dry_run,
             json=json,
-            output=output,
             lines=LineOptions(verbose=verbose, prefix=prefix, timestamps=timestamps, quiet=quiet),
             metrics=metrics_options(metrics, metrics_file),
-            trace=bool(given["trace"]),
+            policy=replace(
+                policy, timeout_s=given["timeout"], log_limit=choices.get("log_limit", LOG_LIMIT), **recovery.policy
+            ),
             burn_s=given["burn"],
             requeue=given["requeue"],
+            words=sys.argv[1:],
+        )
+        request = Request(
+            choices={name: value for name, value in choices.items() if name != "log_limit"},
+            command=tuple(command or ()),
+            port=port,
+            env=forwarded_variables(given["env"] or (), given["env_file"], os.environ),
+            recovery=recovery,
+            output=output,
+            trace=bool(given["trace"]),
+            run_dir=options.run_dir,
+            dry_run=dry_run,
         )
         if ctx.obj is not None:
-            ctx.obj.submit(ctx, lambda machines: checked_plan(job, options, machines), policy, job)
+            ctx.obj.submit(ctx, partial(plan, request), options.policy, request)
             return
         check_slurm(given["requeue"], os.environ)
+        if inherit is not None:
+            request = replace(request, inherit=inherit.read(os.environ, port))
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
-        source = find_resumed(recovery, runs_dir, job.command, remote=remote, shared=inherited is not None)
-        run = partial(run_launch, replace(job, source=source), selection, policy, options)
+        source = find_resumed(recovery, runs_dir, request.command, remote=remote, shared=inherit is not None)
+        run = partial(run_launch, replace(request, source=source), selection, options)
         if detach:
             run = partial(launch_detached, run, json=json, quiet=quiet)
         finish(run, until_read=dry_run or json)
 
 
-def _inherit(source: SourceName | None, alone: bool) -> Inherit | None:
+def _inherit(source: SourceName | None, *, alone: bool) -> Inherit | None:
     if source is not None:
         return Inherit(source, waits=not alone)
     if alone:

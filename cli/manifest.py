@@ -16,9 +16,9 @@ from tfdist.cli.command import given_words
 from tfdist.cli.options import annotation, gather
 from tfdist.cli.scheduler import HOST_NAMES, WITHOUT_EFFECT, PlanOn, check_parameters, refuse
 from tfdist.jobs.host_selection import HostSelection, imagined
-from tfdist.jobs.launch_plan import LaunchOptions
 from tfdist.jobs.manifest_plan import plan_bench, plan_workload
 from tfdist.jobs.options import Option
+from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.kubernetes.manifest import manifest as objects_of
@@ -101,7 +101,7 @@ class Pods:
         refuse(ctx, HOST_NAMES, "the pods are the hosts")
         return HostSelection()
 
-    def submit(self, ctx: typer.Context, plan: PlanOn, policy: Policy, job: LaunchOptions | None = None) -> None:
+    def submit(self, ctx: typer.Context, plan: PlanOn, policy: Policy, job: Request | None = None) -> None:
         """Print the manifest.
 
         Raises:

@@ -14,7 +14,7 @@ from tfdist.cli.command import given_words, secrets
 from tfdist.cli.options import option, refuse_tf_config
 from tfdist.cli.scheduler import HOST_NAMES, WITHOUT_EFFECT, PlanOn, check_parameters, refuse
 from tfdist.jobs.host_selection import HostSelection, imagined
-from tfdist.jobs.launch_plan import LaunchOptions
+from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import assign_slots
@@ -88,7 +88,7 @@ class SlurmJob:
         hosts = tuple(Host(f"node{number}", f"node{number}") for number in range(1, self.nodes + 1))
         return HostSelection(hosts, values.get("workers_per_host"))
 
-    def submit(self, ctx: typer.Context, plan: PlanOn, policy: Policy, job: LaunchOptions | None = None) -> None:
+    def submit(self, ctx: typer.Context, plan: PlanOn, policy: Policy, job: Request | None = None) -> None:
         """Print the script.
 
         Raises:
@@ -99,7 +99,8 @@ class SlurmJob:
         check_parameters(ctx, "sbatch")
         selection = self.select(ctx, ctx.params)
         raw = {host: imagined(host, self.gpus_per_node) for host in selection.hosts}
-        planned = plan(assign_slots(raw, selection.per_host, 1 if job is None else job.devices))
+        # a suite sets the number of workers of each arm
+        planned = plan(raw if job is None else assign_slots(raw, selection.per_host, job.devices))
         words = given_words(ctx, (*HOST_NAMES, *WITHOUT_EFFECT), "pass it with --env")
         wrong = next((word for word in (*words, *self.options) if not is_utf8(word)), None)
         if wrong is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.jobs.launch_plan import PlannedLaunch
+from tfdist.jobs.plan import Planned
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines
 from tfdist.strategies.options import option_text
@@ -23,7 +23,7 @@ class BenchPlan:
     checkpointing: None = None
 
 
-PlanOn = Callable[[Machines], PlannedLaunch | BenchPlan]
+PlanOn = Callable[[Machines], Planned | BenchPlan]
 """Raises a TfdistError if these machines cannot run the command."""
 
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from tfdist.cli.options import Port, option, training_options
-from tfdist.jobs.plan import shape_of
-from tfdist.jobs.presets import resolve_strategy
+from tfdist.jobs.choice import choose
+from tfdist.jobs.plan import plan
+from tfdist.jobs.request import Request
 from tfdist.launch.doctor.preflight import with_free_ports
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.job import Program, plan_job
 from tfdist.launch.machine import local_machine, local_machines
 from tfdist.launch.text import did_you_mean
 from tfdist.strategies.catalog import CATALOG, use_a_cluster
@@ -40,10 +40,11 @@ def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = No
     Use the same --port for every task: without it, each call chooses other free ports.
     """
     machine = replace(local_machine(), gpus=())  # the tasks may run on other machines
-    spec = resolve_strategy(choices, machine).spec
-    if not CATALOG[spec.strategy].has_cluster:
-        raise TfdistError(f"--strategy {spec.strategy}: has no cluster and so no TF_CONFIG; {use_a_cluster()}")
-    job = plan_job(shape_of(spec, port), Program((), {}, "/"), local_machines(machine))
+    request = Request(choices, ("python",), port)
+    strategy = choose(request, local_machines(machine)).spec.strategy
+    if not CATALOG[strategy].has_cluster:
+        raise TfdistError(f"--strategy {strategy}: has no cluster and so no TF_CONFIG; {use_a_cluster()}")
+    job = plan(request, local_machines(machine)).job
     # A fixed port may be in use by a task that was started earlier, so it is not checked.
     ports = {plan.task.name: plan.port or 0 for plan in job.plans}
     job = with_free_ports(job) if port is None else job.with_ports(ports)

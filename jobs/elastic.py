@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tfdist.jobs.choice import effect
 from tfdist.jobs.host_selection import HostSelection
-from tfdist.jobs.launch_plan import PlannedLaunch, effect, resized, with_checkpoints
+from tfdist.jobs.plan import Planned, plan
+from tfdist.jobs.request import Size
 from tfdist.launch.doctor.problems import Hellos
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
@@ -21,7 +23,7 @@ from tfdist.strategies.choice import StrategyChoice
 class ElasticHosts:
     """The hosts of a job whose number of workers may change from attempt to attempt."""
 
-    current: PlannedLaunch
+    current: Planned
     """The plan of the last attempt."""
     wanted: Callable[[], Sequence[Host]]
     """The hosts that the job may use now, called in a thread. Raises a TfdistError if the hostfile is wrong."""
@@ -61,11 +63,9 @@ class ElasticHosts:
         if set(machines) == set(job.hosts) and (workers, ps) == (old.spec.workers, old.spec.ps):
             self.current = old
             return NextPlan(job)
-        spec = resized(old.spec, workers, ps, saved)
-        new = replace(old, spec=spec, job=old.plan_again(spec, machines))
-        self.current = with_checkpoints(new, "")
-        note = _counts(old.spec, spec) + _reason(job.hosts, self.current.job.hosts, hellos)
-        return NextPlan(self.current.job, ": ".join(filter(None, (note, effect(old.spec, spec, saved)))))
+        self.current = new = plan(replace(old.request, size=Size(workers, ps, saved)), machines, before=old)
+        note = _counts(old.spec, new.spec) + _reason(job.hosts, new.job.hosts, hellos)
+        return NextPlan(new.job, ": ".join(filter(None, (note, effect(old.spec, new.spec, saved)))))
 
     def _machines(self, hellos: Hellos) -> Machines:
         """The machines that can run tasks of this job; a host may have come back without its GPUs."""
@@ -96,14 +96,13 @@ class ElasticHosts:
         return chosen, workers, min(taken["ps"], self.first.ps) or self.first.ps
 
 
-def elastic_hosts(
-    planned: PlannedLaunch, workers: int | None, selection: HostSelection, policy: Policy
-) -> ElasticHosts | None:
-    """The hosts of a planned job; None without --min-workers. `workers`: the value of --workers, if it was given."""
+def elastic_hosts(planned: Planned, selection: HostSelection, policy: Policy) -> ElasticHosts | None:
+    """The hosts of a planned job; None without --min-workers."""
     if policy.min_workers is None:
         return None
     changes = selection.changes(planned.spec.devices)
-    return ElasticHosts(planned, changes, selection.per_host, policy.min_workers, workers)
+    most = planned.request.choices.get("workers")
+    return ElasticHosts(planned, changes, selection.per_host, policy.min_workers, most)
 
 
 def _counts(old: StrategyChoice, new: StrategyChoice) -> str:

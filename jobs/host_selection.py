@@ -100,22 +100,12 @@ class HostSelection:
         raw = self.raw_machines(fleet)
         return raw if fleet is None else assign_slots(raw, self.per_host, devices)
 
-    def try_out(self, plan: Callable[[Machines], object], devices: int) -> None:
-        """Plan for imagined hosts, so that an error that no hardware could fix is raised before connecting.
-
-        Raises:
-            TfdistError: planning fails with the same message for hosts without GPUs and with many.
-        """
+    def imagined(self, devices: int) -> tuple[Machines, ...]:
+        """The machines before any is connected, without GPUs and with many; none for this machine, which is known."""
         if not self.hosts:
-            return
-        try:
-            plan(assign_slots({host: imagined(host, 0) for host in self.hosts}, self.per_host, devices))
-        except TfdistError as without_gpus:
-            try:
-                plan(assign_slots({host: imagined(host, MANY) for host in self.hosts}, self.per_host, devices))
-            except TfdistError as with_gpus:
-                if str(with_gpus) == str(without_gpus):
-                    raise with_gpus from None
+            return ()
+        raw = ({host: imagined(host, gpus) for host in self.hosts} for gpus in (0, MANY))
+        return tuple(assign_slots(machines, self.per_host, devices) for machines in raw)
 
 
 def imagined(host: Host, gpus: int) -> Machine:

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfdist.launch.cluster import Cluster, Task
+from tfdist.launch.environment import BARRIER_SECRET
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.inherit.table import ClusterRole, SourceName, on_same_host
+from tfdist.launch.inherit.leader import Key, Rendezvous
+from tfdist.launch.inherit.table import ClusterRole, SourceName, inherited, on_same_host
 from tfdist.launch.job import Job
 from tfdist.launch.machine import Machine
 from tfdist.strategies.catalog import CATALOG, Strategy
@@ -28,23 +30,37 @@ class Inherit:
     """What describes the cluster in the environment."""
     waits: bool = True
     """The task starts once all others are up."""
+    found: ClusterRole | None = None
+    """The cluster, and the task; None: the environment describes none, so this task is the only one."""
+    attempt: int = 0
+    """How often the other launcher has restarted the job."""
+    key: Key = field(default_factory=Key)
+    """What the tasks of this attempt have in common."""
 
     @property
     def flag(self) -> str:
         """The option, for messages."""
         return f"--inherit {self.source}"
 
+    def read(self, environ: Mapping[str, str], port: int | None = None) -> "Inherit":
+        """The same with what `environ` describes. `port`: value of --port, for sources without ports.
 
-def attempt_number(environ: Mapping[str, str]) -> int:
-    """The number of restarts of the job before this launch.
+        Raises:
+            TfdistError: a variable is missing or malformed, or the source has ports and one was given.
+        """
+        attempt = environ.get(ATTEMPT) or "0"
+        if not re.fullmatch(r"[0-9]{1,9}", attempt):
+            raise TfdistError(f"{ATTEMPT}={attempt!r}: must be the number of restarts; unset it")
+        found = inherited(self.source, environ, port, self.flag)
+        key = Key(environ.get(ATTEMPT, ""), environ.get(BARRIER_SECRET, ""))
+        return replace(self, found=found, attempt=int(attempt), key=key)
 
-    Raises:
-        TfdistError: the variable is no number.
-    """
-    text = environ.get(ATTEMPT) or "0"
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise TfdistError(f"{ATTEMPT}={text!r}: must be the number of restarts; unset it")
-    return int(text)
+    @property
+    def rendezvous(self) -> Rendezvous | None:
+        """Where the tasks wait for each other; None: this one starts at once."""
+        if self.found is None or not self.waits:
+            return None
+        return Rendezvous(self.found.cluster, self.found.task, self.key)
 
 
 def implied_choices(found: ClusterRole, choices: Mapping[str, Any], machine: Machine) -> dict[str, Any]:

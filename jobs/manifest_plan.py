@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tfdist.jobs.choice import refuse_training_options
 from tfdist.jobs.host_selection import MANY
-from tfdist.jobs.launch_plan import LaunchOptions, refuse_training_options
-from tfdist.jobs.plan import shape_of
-from tfdist.jobs.presets import PRESETS, CompleteSpec, resolve, resolve_strategy
+from tfdist.jobs.presets import PRESETS, Choice, resolve, resolve_strategy
 from tfdist.jobs.recovery import AUTO, Recovery, refuse_for_command
+from tfdist.jobs.request import Request
+from tfdist.jobs.tasks import shape_of
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import RoleShape
 from tfdist.launch.kubernetes.manifest import INDEX
@@ -35,7 +36,7 @@ def storage_words(recovery: Recovery, options: KubernetesOptions, *, own: bool) 
     """
     if own:
         refuse_for_command(recovery)
-    words, folder = recovery.words, recovery.folder
+    words, folder = recovery.words, recovery.checkpoint_dir
     if recovery.resume not in (None, AUTO):
         raise TfdistError(f"{words['resume']}: a job continues from what its --checkpoint-dir holds; omit --resume")
     if folder is None and options.folder is not None:
@@ -70,7 +71,7 @@ _WITHOUT_EFFECT = {
 
 
 def plan_workload(
-    job: LaunchOptions, given: Sequence[str], policy: Policy, options: KubernetesOptions
+    job: Request, given: Sequence[str], policy: Policy, options: KubernetesOptions
 ) -> tuple[Workload, tuple[str, ...]]:
     """What the pods run; and notes for the user. Data sets that only the image holds are not checked.
 
@@ -114,7 +115,7 @@ def plan_workload(
     return workload, tuple(notes)
 
 
-def _refuse(job: LaunchOptions) -> None:
+def _refuse(job: Request) -> None:
     """Refuse secrets, which the manifest would show, and what has no effect in pods."""
     for name, value in job.env.items():
         if redact_value(name, value) != value:
@@ -136,7 +137,7 @@ def _refuse(job: LaunchOptions) -> None:
             raise TfdistError(f"{job.recovery.words[name]}: {reason}")
 
 
-def _resolve(job: LaunchOptions, options: KubernetesOptions, preset: str | None) -> CompleteSpec[Any]:
+def _resolve(job: Request, options: KubernetesOptions, preset: str | None) -> Choice[Any]:
     """The choices, complete, as on a machine with the devices of all workers together."""
     choices = {name: value for name, value in job.choices.items() if name != "preset"}
     if any(row.name == choices.get("strategy") and not row.has_cluster for row in CATALOG.values()):  # in one pod
@@ -181,7 +182,7 @@ def plan_bench(
     return Workload(ONE_POD, ("bench", *kept, *words), command), notes
 
 
-def _resolve_on(machine: Machine, choices: Mapping[str, Any], preset: str | None) -> CompleteSpec[Any]:
+def _resolve_on(machine: Machine, choices: Mapping[str, Any], preset: str | None) -> Choice[Any]:
     if preset is None:
         return resolve_strategy(choices, machine)
     dataset = str(choices.get("dataset", PRESETS.get(preset, {}).get("dataset", SYNTHETIC)))

@@ -1,153 +1,231 @@
-"""A spec -> the processes of its job. No TensorFlow."""
+"""From what is asked to a job, the only way there is. Pure: what is planned again is planned here.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+    Request   what was asked                                                   jobs/request.py
+    Machines  where: described by agents, or imagined before any is connected  jobs/host_selection.py, launch/machine.py
+    Choice    complete and checked: the spec; presets, defaults, refusals      jobs/choice.py, presets.py, checks.py
+    Job       tasks on hosts: environment, cores, GPUs, ports                  jobs/tasks.py, launch/job.py
+    Run       timeouts, console, metrics, folder: what is done with the job    jobs/run.py
+
+A new option is a row of jobs/options.py; a new refusal a check of the complete spec in jobs/checks.py.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from tfdist.jobs.checks import check_combinations
-from tfdist.launch.agent_program.template import module_command
-from tfdist.launch.cluster import Cluster, Task
-from tfdist.launch.errors import MissingHardwareError
-from tfdist.launch.job import Job, Program, RoleShape, Shape, plan_job
-from tfdist.launch.machine import Machines
-from tfdist.models.collectives.spec import CollectiveSpec
-from tfdist.models.datasets.table import check_held_out, describe
-from tfdist.models.spec import EVALUATOR, INHERITED, TrainingSpec
-from tfdist.strategies.catalog import CATALOG
+from tfdist.jobs import inherit as rules
+from tfdist.jobs.choice import choose, resized
+from tfdist.jobs.inherit import Inherit
+from tfdist.jobs.presets import Choice
+from tfdist.jobs.recovery import plan_checkpointing, recovery_notes, with_variables
+from tfdist.jobs.request import ALL, NONE, Request
+from tfdist.jobs.tasks import job_of, only_task
+from tfdist.launch.environment import INTRA_OP_THREADS
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import LOCAL, Host
+from tfdist.launch.inherit.leader import Rendezvous
+from tfdist.launch.inherit.table import earlier_on_host
+from tfdist.launch.job import Job
+from tfdist.launch.machine import BUSY, Machines, local_machines
+from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.text import counted, did_you_mean
+from tfdist.models.checkpoints import Checkpointing, check_folder_name
+from tfdist.models.spec import TrainingSpec
+from tfdist.models.training.pace import TRACE_VARIABLE
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import GpuThreads
 
 
-def shape_of(choice: StrategyChoice, base_port: int | None = None, *, evaluator: bool = False) -> Shape:
-    """The tasks of the strategy's job, and one that evaluates its checkpoints.
+@dataclass(frozen=True)
+class Planned:
+    """A job, and what was decided for it."""
 
-    Tasks that serve need no checkpoints: the leading ones save and restore their variables.
-    """
-    strategy = CATALOG[choice.strategy]
-    counts = {"one": 1, "workers": choice.workers, "ps": choice.ps}
-    roles = {
-        role.name: RoleShape(
-            counts[role.count], role.computes, role.leads, role.serves, role.restarts, needs_checkpoints=role.leads
-        )
-        for role in strategy.roles
-    }
-    if evaluator:
-        roles[EVALUATOR] = RoleShape(1, computes=False, leads=False, restarts=(), follows=True)
-    return Shape(
-        roles=roles,
-        has_cluster=strategy.has_cluster,
-        devices=choice.devices,
-        cores_per_device=choice.cores_per_device,
-        gpus=choice.gpus,
-        logical_gpus=choice.logical_gpus,
-        base_port=base_port,
-    )
+    request: Request
+    machines: Machines
+    choice: Choice[Any]
+    job: Job
+    checkpointing: Checkpointing | None
+    """None: the job is not saved."""
+    notes: tuple[str, ...]
+    """Decisions that tfdist made, to be printed before the start."""
+    warnings: tuple[str, ...]
+    rendezvous: Rendezvous | None = None
+    """Where the tasks of an inherited cluster wait for each other; None: this one starts at once."""
+
+    @property
+    def spec(self) -> StrategyChoice:
+        """A TrainingSpec for the built-in training."""
+        return self.choice.spec  # type: ignore[no-any-return]
 
 
-def task_count(choice: StrategyChoice) -> int:
-    """The number of tasks of the strategy's job."""
-    return sum(role.count for role in shape_of(choice).roles.values())
+def plan(request: Request, machines: Machines, before: Planned | None = None) -> Planned:
+    """Plan the job that is asked for on these machines.
 
-
-def plan_training(
-    spec: TrainingSpec,
-    machines: Machines,
-    base_port: int | None = None,
-    env: Mapping[str, str] | None = None,
-    *,
-    evaluator: bool = False,
-) -> Job:
-    """The built-in training as a job; its tasks also get the variables of `env`.
-
-    With `evaluator`, one more task follows the checkpoints: without GPUs (unless its host has role=evaluator and
-    gpus=), and on cores without a training task if its host has any.
+    Args:
+        request: what is asked.
+        machines: where.
+        before: an earlier plan of the request, whose choice and checkpoints stay: now the run's folder is known, or the
+            job goes on with another `size`.
 
     Raises:
-        TfdistError: the tasks do not fit on the hosts, TensorFlow cannot train what the spec combines, or the evaluator
-            has no held-out examples.
+        TfdistError: an option is wrong, or the machines cannot run the job.
     """
-    check_combinations(spec)  # again: a job that lost hosts has another number of workers
-    if evaluator:
-        check_held_out(spec, describe(spec.dataset, spec.data_dir), "--set evaluator=true")
-    shape = shape_of(spec, base_port, evaluator=evaluator)
-    kind = "graph" if CATALOG[spec.strategy].graph else "training"
-    program = _program(kind, {**(env or {}), **_environment(spec)})
-    return plan_job(shape, replace(program, reports_steps=True), machines)
+    whole, hosts = _whole_job(request, machines)
+    choice = choose(whole, hosts) if before is None else _continued(before.choice, request)
+    job = job_of(whole, choice.spec, hosts)
+    notes = list(choice.notes)
+    if request.inherit is not None:
+        job, note = _inherited(job, choice.spec, request.inherit, own=request.own)
+        notes.append(note)
+    if before is None:
+        flag = "" if request.inherit is None else request.inherit.flag
+        recovery, source = request.recovery, request.source
+        saved = plan_checkpointing(job, choice.spec, recovery, source, own=request.own, inherited=flag)
+        notes += recovery_notes(saved, recovery, source, own=request.own)
+    else:
+        saved = before.checkpointing
+    output_tasks(request.output, job)
+    busy = () if request.dry_run or request.paced else busy_warnings(job, machines)
+    warnings = (*choice.warnings, *busy)
+    saved = _in_folder(saved, request)
+    job = _with_folders(job, choice.spec, saved, request)
+    rendezvous = request.inherit.rendezvous if request.inherit is not None else None
+    return Planned(request, machines, choice, job, saved, tuple(notes), warnings, rendezvous)
 
 
-def shape_of_command(choice: StrategyChoice, argv: Sequence[str], base_port: int | None = None) -> Shape:
-    """The tasks of a custom program. If its flags name the cluster's hosts, there is no chief: the workers lead.
+def check_before_connecting(request: Request, imagined: Sequence[Machines]) -> None:
+    """Refuse what no hardware could change: planning fails with the same message on all imagined machines.
 
     Raises:
-        MissingHardwareError: the command has a placeholder for hosts that the strategy's job has none of.
+        TfdistError: the reason.
     """
-    shape = shape_of(choice, base_port)
-    roles = {name: replace(role, needs_checkpoints=True) for name, role in shape.roles.items()}
-    flags = [f"{{{role}_hosts}}" for role in ("ps", "worker") if any(f"{{{role}_hosts}}" in word for word in argv)]
-    for flag in flags:
-        if not shape.has_cluster or flag.removesuffix("_hosts}")[1:] not in roles:
-            raise MissingHardwareError(
-                f"{flag} in the command: {choice.strategy} has no such tasks; use --strategy parameter-server"
+    errors = list[TfdistError]()
+    for machines in imagined:
+        try:
+            plan(request, machines)
+        except TfdistError as error:
+            errors.append(error)
+    if errors and len(errors) == len(imagined) and len(set(map(str, errors))) == 1:
+        raise errors[-1]
+
+
+def _continued(choice: Choice[Any], request: Request) -> Choice[Any]:
+    return choice if request.size is None else replace(choice, spec=resized(choice.spec, request.size))
+
+
+# --- the one task of a cluster that another launcher has started
+
+
+def _whole_job(request: Request, machines: Machines) -> tuple[Request, Machines]:
+    """Request and machines for all tasks of a cluster of which one is run here."""
+    inherit = request.inherit
+    if inherit is None:
+        return request, machines
+    if any(host != LOCAL for host in machines):
+        raise TfdistError(f"{inherit.flag} runs one task on this machine: omit --hosts and --hostfile")
+    found = inherit.found
+    if found is None:
+        return replace(request, choices=rules.choices_of_one(request.choices)), machines
+    choices = rules.implied_choices(found, request.choices, machines[LOCAL])
+    # a scheduler that has sized the thread pools may run other tasks here: this one is not pinned to cores
+    pinned = INTRA_OP_THREADS not in request.environ
+    whole = replace(request, choices=choices, port=None, pinned=pinned)
+    return whole, local_machines(rules.machine_of_all(machines[LOCAL], found, choices["workers"]))
+
+
+def _inherited(job: Job, spec: StrategyChoice, inherit: Inherit, *, own: bool) -> tuple[Job, str]:
+    """The job with only the task that is run here, and a note."""
+    found = inherit.found
+    if found is None:
+        if len(job.plans) > 1:
+            raise TfdistError(
+                f"{inherit.flag}: the environment describes no cluster, so this is the only task, but {spec.strategy} "
+                f"with these options has {counted(len(job.plans), 'task')}; omit {inherit.flag}, or --workers and --ps"
             )
-    if flags:
-        names = tuple(name for name, role in roles.items() if role.computes or role.serves)
-        roles = {
-            name: replace(roles[name], leads=roles[name].computes, serves=not roles[name].computes, restarts=names)
-            for name in names
-        }
-    return replace(shape, roles=roles)
+        return replace(job, first_attempt=inherit.attempt), rules.ONE_TASK
+    rules.check_task(found, job, spec, own=own)
+    one = only_task(job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
+    return replace(one, first_attempt=inherit.attempt), rules.task_note(found)
 
 
-def plan_command(choice: StrategyChoice, command: Program, machines: Machines, base_port: int | None = None) -> Job:
-    """A custom program as a job. Hosts with role=evaluator run it too; the program's variables win over ours."""
-    shape = shape_of_command(choice, command.argv, base_port)
-    evaluators = sum(host.slots or 1 for host in machines if host.role == EVALUATOR)
-    if evaluators and shape.has_cluster:
-        evaluator = RoleShape(evaluators, computes=False, leads=False, restarts=())
-        shape = replace(shape, roles={**shape.roles, EVALUATOR: evaluator})
-    return plan_job(shape, replace(command, env={**_environment(choice), **command.env}), machines)
+# --- the folders of checkpoints and traces
 
 
-def plan_collective(spec: CollectiveSpec, machines: Machines, env: Mapping[str, str]) -> Job:
-    """The measurement as a job; its tasks also get the variables of `env`.
+def _in_folder(saved: Checkpointing | None, request: Request) -> Checkpointing | None:
+    """The checkpoints in the folder that was chosen, else in the run's."""
+    if saved is None:
+        return None
+    run_dir = RunDir(Path(request.run_dir))
+    chosen = request.recovery.checkpoint_dir if request.source is None else request.source.folder
+    if not request.own:
+        check_folder_name(chosen or str(run_dir.path.parent))
+    return replace(saved, folder=chosen or str(run_dir.checkpoints))
+
+
+def _with_folders(job: Job, spec: StrategyChoice, saved: Checkpointing | None, request: Request) -> Job:
+    """The job whose tasks know where they save checkpoints and traces; before the start the former is checked."""
+    if saved is not None:
+        job = with_variables(job, saved, own=request.own)
+        checked = "://" not in saved.folder and not request.dry_run
+        job = replace(job, checkpoint_dir=saved.folder if checked else "")
+    if request.trace:
+        _check_trace(job, spec, own=request.own)
+        job = job.with_variables({TRACE_VARIABLE: str(RunDir(Path(request.run_dir)).traces)})
+    return job
+
+
+def _check_trace(job: Job, spec: StrategyChoice, *, own: bool) -> None:
+    reason = why_not_traced(own=own, hosts=job.hosts)
+    if isinstance(spec, TrainingSpec) and spec.warmup_steps < 2:
+        reason = f"the last steps of the warm-up are traced, and it has {counted(spec.warmup_steps, 'step')}"
+    if reason:
+        raise TfdistError(f"--trace: {reason}; omit --trace")
+
+
+def why_not_traced(*, own: bool, hosts: Collection[Host]) -> str:
+    """Why tf.profiler cannot trace a job: the user's own program or the built-in training, on these hosts; or empty."""
+    if own:
+        return "it runs your own program, which can call tf.profiler.experimental itself"
+    return "" if all(host.local for host in hosts) else "traces would be written on the other hosts"
+
+
+# --- what is printed
+
+
+def output_tasks(text: str, job: Job) -> frozenset[str] | None:
+    """The tasks that a comma-separated list of tasks and roles names; None: all.
 
     Raises:
-        TfdistError: the tasks do not fit on the hosts.
+        TfdistError: the job has no such task or role.
     """
-    return plan_command(spec, _program("collectives", env), machines)
+    everywhere = job.cluster.addresses  # of which a job that another launcher started has one task here
+    tasks = [plan.task.name for plan in job.plans] + [
+        f"{role}-{n}" for role in everywhere for n in range(len(everywhere[role]))
+    ]
+    roles = list(dict.fromkeys([*(plan.task.role for plan in job.plans), *everywhere]))
+    entries = [entry.strip() for entry in text.split(",")]
+    for entry in entries:
+        if entry not in (ALL, NONE, *roles, *tasks):
+            fix = did_you_mean(entry, (ALL, NONE, *roles, *tasks), most=8)
+            raise TfdistError(f"--output {text or repr(text)}: no task or role {entry!r}; {fix}")
+    if ALL in entries:
+        return None
+    return frozenset(plan.task.name for plan in job.plans if {plan.task.role, plan.task.name} & set(entries))
 
 
-def _program(package: str, env: Mapping[str, str]) -> Program:
-    """The tasks of a package of models/."""
-    argv = module_command(f"tfdist.models.{package}.task")
-    return Program(argv, env, str(Path.cwd()), python=True, preload="tfdist.models.training.task")
+_END_OTHERS = "end them, or expect longer steps"
 
 
-def _environment(choice: StrategyChoice) -> dict[str, str]:
-    """The variables of every task. Calls wait for a server that is not up yet.
-
-    Sources: https://www.tensorflow.org/tutorials/distribute/parameter_server_training (GRPC_FAIL_FAST),
-    https://www.tensorflow.org/guide/gpu_performance_analysis (TF_GPU_THREAD_MODE).
-    """
-    fail_fast = {"GRPC_FAIL_FAST": "use_caller"} if CATALOG[choice.strategy].leader else {}
-    gpu_threads = {} if choice.gpu_threads is GpuThreads.GLOBAL else {"TF_GPU_THREAD_MODE": str(choice.gpu_threads)}
-    pools = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS") if choice.intra_op_threads else ()
-    threads = dict.fromkeys(pools, str(choice.intra_op_threads))
-    log = {"TF_CPP_MIN_LOG_LEVEL": "0"} if choice.log_device_placement else {}
-    return {**choice.to_env(), **choice.keras.environment, **fail_fast, **gpu_threads, **threads, **log}
-
-
-def only_task(job: Job, cluster: Cluster, task: Task, earlier: int = 0) -> Job:
-    """The job reduced to the one task that another launcher starts here.
-
-    It gets the devices that come after those of `earlier` tasks of its role on this machine. Only tasks of roles that
-    lead report steps, and wait for each other before they exit.
-    """
-    role = job.roles.get(task.role)
-    leads = role is not None and role.leads
-    plans = [plan for plan in job.plans if plan.task.role == task.role] or job.plans
-    plan = plans[earlier % len(plans)]
-    reports = leads and plan.program.reports_steps
-    env = {**plan.program.env, INHERITED: "1"} if reports else plan.program.env
-    plan = replace(plan, task=task, program=replace(plan.program, env=env, reports_steps=reports), port=None)
-    return Job((plan,), {task.role: RoleShape(1)}, cluster, led_elsewhere=not leads)
+def busy_warnings(job: Job, machines: Machines) -> Iterator[str]:
+    """Hosts of the job on which other programs run, as bench reports them: its tasks will be slower than alone."""
+    for host in job.hosts:
+        machine = machines[host]
+        shared = sorted(
+            {core for plan in job.plans if plan.host == host for core in plan.cores} & {*machine.cores_in_use}
+        )
+        if shared:
+            cores = f"cores {', '.join(map(str, shared))}" if len(shared) > 1 else f"core {shared[0]}"
+            yield f"other programs on {host.name} are pinned to {cores}, as this job is: {_END_OTHERS}"
+        elif machine.busy > BUSY:
+            share = f"{machine.busy:.0%} of all cores"
+            yield f"other programs on {host.name} are busy ({share}): {_END_OTHERS}"

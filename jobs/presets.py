@@ -37,14 +37,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 REAL_DATA_STEPS = {"smoke": 1200, "cpu": 1200}
 """Steps of these presets with a real data set: enough to learn digits, about a minute."""
 
-Choice = TypeVar("Choice", bound=StrategyChoice)
+Spec = TypeVar("Spec", bound=StrategyChoice)
 
 
 @dataclass(frozen=True)
-class CompleteSpec(Generic[Choice]):
-    """A complete spec, with what to tell the user about it."""
+class Choice(Generic[Spec]):
+    """A complete and checked spec, with what to tell the user about it."""
 
-    spec: Choice
+    spec: Spec
     notes: tuple[str, ...]
     """The decisions that the user left to tfdist, with their reasons."""
     warnings: tuple[str, ...]
@@ -52,7 +52,7 @@ class CompleteSpec(Generic[Choice]):
 
 def resolve(
     choices: Mapping[str, Any], machine: Machine, preset: str | None = None, base: TrainingSpec | None = None
-) -> CompleteSpec[TrainingSpec]:
+) -> Choice[TrainingSpec]:
     """The built-in training that the choices describe on this machine.
 
     Args:
@@ -92,12 +92,12 @@ def resolve(
             raise TfdistError(f"--global-batch-size {batch}: not divisible by {replicas} replicas; use {nearest}")
         spec = replace(spec, batch_size=share)
     spec, communication_notes = _with_communication(_with_data(spec, chosen, base), machine)
-    return CompleteSpec(spec, preset_notes + strategy_notes + communication_notes, tuple(warnings_of(spec, machine)))
+    return Choice(spec, preset_notes + strategy_notes + communication_notes, tuple(warnings_of(spec, machine)))
 
 
 def resolve_strategy(
     choices: Mapping[str, Any], machine: Machine, base: StrategyChoice | None = None
-) -> CompleteSpec[StrategyChoice]:
+) -> Choice[StrategyChoice]:
     """The strategy that the choices describe, for a custom program. Cores are not pinned unless chosen.
 
     What is not chosen is as in `base`, if there is one and its strategy is not replaced.
@@ -118,7 +118,7 @@ def resolve_strategy(
     check_strategy(choice, chosen, machine)
     check_program(choice)
     choice, communication_notes = _with_communication(choice, machine)
-    return CompleteSpec(choice, notes + communication_notes, tuple(warnings_of(choice, machine)))
+    return Choice(choice, notes + communication_notes, tuple(warnings_of(choice, machine)))
 
 
 _TYPES = field_types(TrainingSpec)
@@ -177,7 +177,7 @@ def _default_counts(chosen: Mapping[str, Any], machine: Machine) -> dict[str, An
     return counts
 
 
-def _with_communication(choice: Choice, machine: Machine) -> tuple[Choice, tuple[str, ...]]:
+def _with_communication(choice: Spec, machine: Machine) -> tuple[Spec, tuple[str, ...]]:
     """The choice with `auto` decided for workers with GPUs, where TensorFlow's own is a ring over gRPC too; a note."""
     undecided = choice.communication is Communication.AUTO and choice.strategy is StrategyName.MULTI_WORKER
     if not undecided or not choice.gpus:

@@ -28,9 +28,9 @@ MAX_S = 1e6
 class Recovery:
     """The options that were given."""
 
-    every: tuple[int | None, float | None] = (None, None)
+    checkpoint_every: tuple[int | None, float | None] = (None, None)
     """Steps, or seconds, between two checkpoints."""
-    folder: str | None = None
+    checkpoint_dir: str | None = None
     """An absolute path or a URL."""
     keep: int | None = None
     resume: str | None = None
@@ -62,8 +62,8 @@ def read_recovery(values: Mapping[str, Any]) -> Recovery:
     if "stall_timeout" in given:
         policy["stall_timeout_s"] = given["stall_timeout"] or None
     return Recovery(
-        every=_interval(given.get("checkpoint_every")),
-        folder=absolute(given["checkpoint_dir"], "--checkpoint-dir") if "checkpoint_dir" in given else None,
+        checkpoint_every=_interval(given.get("checkpoint_every")),
+        checkpoint_dir=absolute(given["checkpoint_dir"], "--checkpoint-dir") if "checkpoint_dir" in given else None,
         keep=given.get("keep"),
         resume=given.get("resume"),
         evaluator=given.get("evaluator", False),
@@ -132,7 +132,7 @@ def plan_checkpointing(
     for name in ("max_restarts", "evaluator") if inherited else ():
         if words.get(name) not in (None, "--max-restarts 0"):
             raise TfdistError(f"{words[name]}: has no effect with {inherited}, which runs one task; omit it")
-    if inherited and "checkpoint_every" in words and recovery.folder is None:
+    if inherited and "checkpoint_every" in words and recovery.checkpoint_dir is None:
         raise TfdistError(
             f"{words['checkpoint_every']}: with {inherited}, each task has a run folder of its own; give them "
             "a common folder with --checkpoint-dir"
@@ -142,7 +142,7 @@ def plan_checkpointing(
         _check_same(spec, source, auto=recovery.resume == AUTO)
     # a program of the user's has a folder in the run's folder only if its tasks are on one host
     wanted = _restarts(recovery) or "checkpoint_every" in words or recovery.evaluator
-    named = source is not None or recovery.folder is not None
+    named = source is not None or recovery.checkpoint_dir is not None
     if named or (wanted and not (own and len(job.hosts) > 1)):
         if not own:
             check_can_be_saved(spec)
@@ -189,8 +189,10 @@ def _restarts(recovery: Recovery) -> bool:
 
 
 def _checkpointing(recovery: Recovery, source: CheckpointSource | None) -> Checkpointing:
-    before = source.checkpointing if source is not None else Checkpointing(recovery.folder or "")
-    steps, seconds = (before.every_steps, before.every_s) if recovery.every == (None, None) else recovery.every
+    before = source.checkpointing if source is not None else Checkpointing(recovery.checkpoint_dir or "")
+    steps, seconds = (
+        (before.every_steps, before.every_s) if recovery.checkpoint_every == (None, None) else recovery.checkpoint_every
+    )
     keep = recovery.keep or before.keep or KEEP
     folder = source.folder if source is not None else before.folder
     may_be_empty = source is not None and source.may_be_empty

@@ -41,7 +41,7 @@ def check_requeue(most: int | None, recovery: Recovery, inherit: Inherit | None,
         return
     if most < 1:
         raise TfdistError(f"--requeue {most}: must be at least 1; omit it to never requeue the job")
-    needed = [] if recovery.folder is not None else ["--checkpoint-dir DIR"]
+    needed = [] if recovery.checkpoint_dir is not None else ["--checkpoint-dir DIR"]
     if not (own or recovery.resume == AUTO):
         needed.append(f"--resume {AUTO}")
     if needed:
@@ -125,20 +125,20 @@ def find_resumed(
     """
     option = recovery.words.get("resume", "")
     auto = recovery.resume == AUTO
-    if auto and recovery.folder is None:
+    if auto and recovery.checkpoint_dir is None:
         raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
     if recovery.resume is None:
         if not shared:  # else the tasks refuse a folder that holds checkpoints, unless they are restarted
-            _refuse_if_used(recovery.folder, runs_dir)
-            if recovery.folder is not None and not command and not remote:
+            _refuse_if_used(recovery.checkpoint_dir, runs_dir)
+            if recovery.checkpoint_dir is not None and not command and not remote:
                 with suppress(OSError):  # the preflight says why it cannot be used
-                    check_empty(list_checkpoints(recovery.folder), recovery.folder)
+                    check_empty(list_checkpoints(recovery.checkpoint_dir), recovery.checkpoint_dir)
         return None
     if auto:
-        source = CheckpointSource(option, recovery.folder or "", may_be_empty=True)
+        source = CheckpointSource(option, recovery.checkpoint_dir or "", may_be_empty=True)
     else:
         source = find_source(recovery.resume, runs_dir, option)
-    if recovery.folder not in (None, source.folder):
+    if recovery.checkpoint_dir not in (None, source.folder):
         raise TfdistError(
             f"{recovery.words['checkpoint_dir']}: a resumed training saves in the folder that it continues from, "
             f"{source.folder}; omit --checkpoint-dir"

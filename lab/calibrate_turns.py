@@ -33,11 +33,11 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
 from tfdist.bench.statistics import Statistics
 from tfdist.bench.turns import Memory, plan_turn
-from tfdist.jobs.presets import resolve
+from tfdist.jobs.plan import Planned, plan
+from tfdist.jobs.request import Request
 from tfdist.launch.machine import combined, local_machines
 from tfdist.launch.policy import Policy
 from tfdist.models.record import TurnRecord
-from tfdist.models.spec import TrainingSpec
 from tfdist.models.throughput import throughput
 
 TURN_S, WARMUP_S, WINDOW_S = 2.5, 3.0, 0.5
@@ -99,7 +99,7 @@ class Arms:
 
     def _start_of(self, arm: str, chosen: Choices) -> ArmStart:
         folder = self.root / f"{self.started}-{arm}"
-        return ArmStart(arm, self.started, spec_of(chosen), (), local_machines(), folder, Policy(timeout_s=300))
+        return ArmStart(arm, self.started, planned(chosen), folder, Policy(timeout_s=300))
 
     def rates(self, group: Group, arm: str, turns: int) -> list[float]:
         """Images per second of some turns of an arm."""
@@ -111,9 +111,10 @@ class Arms:
         return rates
 
 
-def spec_of(chosen: Choices) -> TrainingSpec:
+def planned(chosen: Choices) -> Planned:
     """MobileNetV2 at 96 px, as in the suite cpu."""
-    return resolve({**chosen, "dataset": "synthetic", "evaluate": False}, combined(local_machines()), "cpu").spec
+    choices = {**chosen, "dataset": "synthetic", "evaluate": False, "preset": "cpu"}
+    return plan(Request(choices, paced=True), local_machines())
 
 
 def parked_cpu(arms: Arms) -> Iterator[Figure]:

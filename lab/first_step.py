@@ -27,7 +27,8 @@ from rich.table import Table
 from lab.commands import PYTHON, TFDIST
 from tests.ports import free_ports
 from tfdist.bench.mean import over_seeds
-from tfdist.jobs.launch_plan import LaunchOptions, plan_request
+from tfdist.jobs.plan import plan
+from tfdist.jobs.request import Request
 from tfdist.launch.machine import local_machines
 from tfdist.strategies.options import LEGACY_KERAS
 
@@ -126,17 +127,17 @@ def with_tfdist(name: str, folder: Path) -> float:
 
 def with_bare_scripts(name: str, folder: Path) -> float:
     """Seconds until the last of the leading tasks has printed its first step; no launcher starts them."""
-    job = plan_request(LaunchOptions({"preset": "cpu", "strategy": name, **CASES[name].counts}), local_machines()).job
-    tasks = [plan.task.name for plan in job.plans if plan.port is not None]
+    job = plan(Request({"preset": "cpu", "strategy": name, **CASES[name].counts}), local_machines()).job
+    tasks = [each.task.name for each in job.plans if each.port is not None]
     job = job.with_ports(dict(zip(tasks, free_ports(len(tasks)), strict=True)))
     commands = []
-    for plan in job.plans:
-        config = job.cluster.tf_config(plan.task)
-        threads = {option: value for option, value in plan.program.env.items() if option.endswith("_THREADS")}
+    for task in job.plans:
+        config = job.cluster.tf_config(task.task)
+        threads = {option: value for option, value in task.program.env.items() if option.endswith("_THREADS")}
         env = {LEGACY_KERAS: "1", **threads, **({"TF_CONFIG": config} if config else {})}
-        pinned = ["taskset", "--cpu-list", ",".join(map(str, plan.cores))] if plan.cores else []
+        pinned = ["taskset", "--cpu-list", ",".join(map(str, task.cores))] if task.cores else []
         argv = [*pinned, PYTHON, str(BARE), name]
-        commands.append(Command(argv, env, marks=plan.task.name in job.leading))
+        commands.append(Command(argv, env, marks=task.task.name in job.leading))
     return until_marks(commands, f"the bare scripts of {name}", folder)
 
 

@@ -13,12 +13,13 @@ from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.suite import Suite
 from tfdist.jobs.exchange_checks import uses_nccl
+from tfdist.jobs.plan import Planned, plan
 from tfdist.jobs.presets import resolve
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.quantities import parse_sizes
 from tfdist.launch.text import duration
-from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec, collective_refusal
+from tfdist.models.collectives.spec import CollectiveOp, collective_refusal
 from tfdist.strategies.catalog import gradient_dtype_refusal, refuse
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName, option_text
@@ -114,8 +115,7 @@ def _with_same_arms(arms: Arms) -> tuple[Arms, tuple[tuple[str, str], ...]]:
         return arms, pairs
     first = next(iter(arms.specs))
     again = f"{first} (again)"
-    specs, machines = {**arms.specs, again: arms.specs[first]}, {**arms.machines, again: arms.machines[first]}
-    return replace(arms, specs=specs, machines=machines), ((again, first),)
+    return replace(arms, plans={**arms.plans, again: arms.plans[first]}), ((again, first),)
 
 
 def _check(options: CollectiveOptions) -> None:
@@ -170,22 +170,22 @@ def _product(
 
 def _resolve(wanted: Sequence[Arm], options: CollectiveOptions, machines: Machines) -> Arms:
     """The arms with their specs, each with the reason if it cannot run."""
-    arms = Arms({}, {}, (), {})
+    arms = Arms({}, {}, ())
     for arm in wanted:
         try:
             one = resolve_arms([arm], machines, None)
-            specs = {name: _with_cases(one, name, options) for name in one.specs}
+            plans = {name: _with_cases(name, planned, options) for name, planned in one.plans.items()}
         except TfdistError as error:
-            one = Arms({}, {arm.name: str(error).removeprefix(f"arm {arm.name!r}: ")}, (), {})
-            specs = {}
+            one = Arms({}, {arm.name: str(error).removeprefix(f"arm {arm.name!r}: ")}, ())
+            plans = {}
         refused = {**arms.refused, **one.refused}
-        warnings = arms.warnings + one.warnings
-        arms = Arms({**arms.specs, **specs}, refused, warnings, {**arms.machines, **one.machines})
+        arms = Arms({**arms.plans, **plans}, refused, arms.warnings + one.warnings)
     return arms
 
 
-def _with_cases(arms: Arms, arm: str, options: CollectiveOptions) -> CollectiveSpec:
-    choice = arms.specs[arm]
+def _with_cases(arm: str, planned: Planned, options: CollectiveOptions) -> Planned:
+    """The arm whose tasks exchange what the options ask for."""
+    choice = planned.spec
     if choice.replicas < 2:
         flag = "--workers" if choice.strategy is StrategyName.MULTI_WORKER else "--devices"
         raise TfdistError(f"{flag} {choice.replicas}: a single rank exchanges nothing; use 2 or more")
@@ -193,14 +193,14 @@ def _with_cases(arms: Arms, arm: str, options: CollectiveOptions) -> CollectiveS
     dtype = options.gradient_dtype
     refuse(gradient_dtype_refusal(dtype, uses_nccl(choice)), f"--gradient-dtype {dtype} under {arm}")
     packs = choice.strategy is StrategyName.MULTI_WORKER or choice.cross_device is CrossDevice.AUTO
-    spec = CollectiveSpec(
-        **vars(choice),
-        op=options.op,
-        sizes=options.sizes or (() if options.model_gradients else parse_sizes(DEFAULT_SIZES)),
-        model_gradients=options.model_gradients,
-        pack_sizes=tuple(dict.fromkeys((0, *options.pack_sizes))) if packs else (0,),
-        gradient_dtype=dtype,
-        turn_s=options.turn_s,
-        seed=options.seed,
-    )
-    return replace(spec, **options.model)
+    cases = {
+        "op": options.op,
+        "sizes": options.sizes or (() if options.model_gradients else parse_sizes(DEFAULT_SIZES)),
+        "model_gradients": options.model_gradients,
+        "pack_sizes": tuple(dict.fromkeys((0, *options.pack_sizes))) if packs else (0,),
+        "gradient_dtype": dtype,
+        "turn_s": options.turn_s,
+        "seed": options.seed,
+        **options.model,
+    }
+    return plan(replace(planned.request, command=(), collective=cases), planned.machines)

@@ -16,6 +16,7 @@ from tfdist.bench.plan import PlannedRun, incarnations, spread
 from tfdist.bench.runner import RunnerHooks, TurnRunner
 from tfdist.bench.suites.suite import Suite
 from tfdist.bench.turns import Parked
+from tfdist.jobs.plan import plan
 from tfdist.launch.doctor.preflight import slowest
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
@@ -117,9 +118,11 @@ class _Sweep(TurnRunner):
         policy = replace(self.hooks.policy, timeout_s=Suite.timeout_s)
         starts = []
         for index, arm in enumerate(arms, start=1):
-            spec = replace(self._spec(arm), seed=seed)
+            request = self.plan.arms.plans[arm].request
+            request = replace(request, collective={**(request.collective or {}), "seed": seed})
             run_dir = BenchPaths(self.root).run(index, arm, incarnation)
-            starts += [ArmStart(arm, incarnation, spec, (), self.machines[arm], run_dir, policy, self.templates)]
+            planned = plan(request, self.machines[arm])
+            starts += [ArmStart(arm, incarnation, planned, run_dir, policy, self.templates)]
         group, left = self.start_group(incarnation, starts, self._note)
         self.starts.append(tuple(arm for arm in arms if arm not in left))
         self._save_header()

@@ -1,15 +1,17 @@
-"""The arms of a suite on these machines: a complete spec each, or the reason why the hardware cannot run it."""
+"""The arms of a suite on these machines: a planned job each, or the reason why the hardware cannot run it."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil
 from pathlib import Path
 
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.command import check_imports
-from tfdist.jobs.plan import shape_of_command
-from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.jobs.choice import choose
+from tfdist.jobs.plan import Planned, plan
+from tfdist.jobs.request import Request
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.job import program_of
 from tfdist.launch.machine import Machine, Machines, assign_slots, combined
@@ -33,19 +35,29 @@ class Version:
 class Arms:
     """The arms that can run on these machines, and those that cannot; mappings are by arm name."""
 
-    specs: Mapping[str, StrategyChoice]
-    """A TrainingSpec for the built-in training."""
+    plans: Mapping[str, Planned]
     refused: Mapping[str, str]
     """The reason, one sentence."""
     warnings: tuple[str, ...]
-    machines: Mapping[str, Machines]
-    """The hosts of each arm that can run, with slots for its workers."""
-    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Commands of the arms that run the user's own program; see `program_of`."""
     chosen: str | None = None
     """The baseline that the suite names."""
     versions: Mapping[str, Version] = field(default_factory=dict)
     """Versions of the arms that run another one than that in the current folder."""
+
+    @cached_property
+    def specs(self) -> Mapping[str, StrategyChoice]:
+        """A TrainingSpec for the built-in training."""
+        return {arm: planned.spec for arm, planned in self.plans.items()}
+
+    @cached_property
+    def machines(self) -> Mapping[str, Machines]:
+        """The hosts of each arm that can run, with slots for its workers."""
+        return {arm: planned.machines for arm, planned in self.plans.items()}
+
+    @cached_property
+    def commands(self) -> Mapping[str, tuple[str, ...]]:
+        """Commands of the arms that run the user's own program; see `program_of`."""
+        return {arm: planned.request.command for arm, planned in self.plans.items() if planned.request.own}
 
     def baseline(self, arms: Iterable[str]) -> str:
         """The chosen one of these, else the one-device arm, else the first: it connects groups of arms.
@@ -60,51 +72,47 @@ class Arms:
 
 
 def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, baseline: str | None = None) -> Arms:
-    """Each arm's spec on the first of these machines, or the reason why they lack what it needs.
+    """Each arm planned on the first of these machines, or the reason why they lack what it needs.
 
     Raises:
         TfdistError: an arm that no machine could run.
     """
-    specs: dict[str, StrategyChoice] = {}
-    placed: dict[str, Machines] = {}
+    plans: dict[str, Planned] = {}
     refused: dict[str, str] = {}
-    warnings: list[str] = []
     for arm in arms:
         try:
-            hosts = _hosts_of(arm, machines)
-            spec, texts = _resolve(arm, hosts, preset)
-            workers = spec.workers
-            if workers < arm.hosts:
-                raise TfdistError(f"hosts = {arm.hosts} with {counted(workers, 'worker')}: give each host a worker")
+            plans[arm.name] = _plan(arm, machines, preset)
         except MissingHardwareError as error:
             refused[arm.name] = str(error)
         except TfdistError as error:
             raise TfdistError(f"arm {arm.name!r}: {error}") from None
-        else:
-            specs[arm.name] = spec
-            if len(hosts) > 1:  # spread the workers evenly over those whose slots the user did not set
-                each = ceil(workers / len(hosts))
-                hosts = {host: replace(machine, slots=host.slots or each) for host, machine in hosts.items()}
-            placed[arm.name] = hosts
-            warnings += [f"{arm.name}: {text}" for text in texts]
-    commands = {arm.name: arm.command for arm in arms if arm.command and arm.name in specs}
-    return Arms(specs, refused, tuple(warnings), placed, commands, baseline)
+    warnings = (f"{arm}: {text}" for arm, planned in plans.items() for text in planned.warnings)
+    return Arms(plans, refused, tuple(warnings), baseline)
 
 
-def _resolve(arm: Arm, hosts: Machines, preset: str | None) -> tuple[StrategyChoice, tuple[str, ...]]:
-    """The spec of an arm, and warnings about it."""
-    machine = combined(hosts)
-    _check_devices(arm, machine, hosts)
+def _plan(arm: Arm, machines: Machines, preset: str | None) -> Planned:
+    """The job of an arm, whose workers are spread evenly over the hosts whose slots the user did not set."""
+    hosts = _hosts_of(arm, machines)
+    _check_devices(arm, combined(hosts), hosts)
+    request = _request(arm, hosts, preset)
+    if arm.hosts == 1:
+        return plan(request, hosts)
+    workers = choose(request, hosts).spec.workers
+    if workers < arm.hosts:
+        raise TfdistError(f"hosts = {arm.hosts} with {counted(workers, 'worker')}: give each host a worker")
+    each = ceil(workers / len(hosts))
+    placed = {host: replace(machine, slots=host.slots or each) for host, machine in hosts.items()}
+    return plan(request.choosing(workers=workers), placed)
+
+
+def _request(arm: Arm, hosts: Machines, preset: str | None) -> Request:
     if not arm.command:
-        built_in = resolve(arm.choices, machine, preset)
-        return built_in.spec, built_in.warnings
+        return Request({**arm.choices, "preset": preset}, paced=True)
     check_imports(program_of(arm.command, {}, hosts), hosts)
     # a core for each device, as in the built-in training: else arms of one device would use all cores
-    pins = CATALOG[arm.choices["strategy"]].pins_cores and not machine.gpus
+    pins = CATALOG[arm.choices["strategy"]].pins_cores and not combined(hosts).gpus
     choices = {"cores_per_device": 1, **arm.choices} if pins else arm.choices
-    resolved = resolve_strategy(choices, machine)
-    shape_of_command(resolved.spec, arm.command)
-    return resolved.spec, resolved.warnings
+    return Request(choices, arm.command, paced=True)
 
 
 def _hosts_of(arm: Arm, machines: Machines) -> Machines:

@@ -14,7 +14,7 @@ from tfdist.bench.reading import read_records
 from tfdist.cli.show.outcome import show_outcome
 from tfdist.cli.show.steps import Steps
 from tfdist.jobs.checkpoint_source import read_saved_spec
-from tfdist.jobs.plan import shape_of
+from tfdist.jobs.tasks import shape_of
 from tfdist.launch.agents.messages import Heartbeat, StreamName
 from tfdist.launch.cluster import Task
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw

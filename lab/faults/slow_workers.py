@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,18 +25,17 @@ from rich.console import Console
 from lab.cpu_share import limited
 from lab.faults.results import FOLDER
 from lab.faults.sandbox import PROGRAMS
-from tfdist.jobs.plan import plan_command, plan_training
-from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.jobs.plan import plan
+from tfdist.jobs.request import Request
 from tfdist.launch.agents.inbox import Message, Note
 from tfdist.launch.agents.messages import Event, Started
 from tfdist.launch.console.job_state import state_of
-from tfdist.launch.job import Job, Program
-from tfdist.launch.machine import local_machine, local_machines
+from tfdist.launch.job import Job
+from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.run_tasks import launch
-from tfdist.models.spec import TrainingSpec
 
 OUT = FOLDER / "slow_workers.csv"
 SLOW_INPUT = PROGRAMS / "slow_input.py"
@@ -107,12 +106,11 @@ def job_of(case: Case, steps: int) -> Job:
     devices = {"logical_gpus": case.workers} if case.gpu else {"cores_per_device": 1}
     of_strategy = {"strategy": "multiworker", "workers": case.workers, **devices}
     if case.program is not None:
-        command = Program((str(case.program), str(steps)), {}, str(Path.cwd()), python=True)
-        return plan_command(resolve_strategy(of_strategy, local_machine()).spec, command, local_machines())
-    choices = {**of_strategy, "dataset": "synthetic", "steps": steps, **({"step_times": True} if case.gpu else {})}
-    spec: TrainingSpec = resolve(choices, local_machine(), "reference" if case.gpu else "smoke").spec
+        return plan(Request(of_strategy, ("python", str(case.program), str(steps))), local_machines()).job
+    choices = {**of_strategy, "dataset": "synthetic", "steps": steps, "preset": "reference" if case.gpu else "smoke"}
+    step_times = {"step_times": True} if case.gpu else {}
     planted = {"slow_worker": 1, "slow_ms": case.slow_ms} if case.slow_ms else {}
-    return plan_training(replace(spec, **planted), local_machines())
+    return plan(Request({**choices, **step_times, **planted}), local_machines()).job
 
 
 def lines_of(case: Case, seconds: float) -> tuple[list[tuple[float, str]], float]:

@@ -46,6 +46,8 @@ class RunDir:
     """The measurements for `tfdist report`, a line each."""
     checkpoints = FileIn("checkpoints")
     """The folder of checkpoints, unless another one was chosen."""
+    traces = FileIn("traces")
+    """What tf.profiler has traced, for TensorBoard."""
     files = FileIn("files")
     """TFDIST_ARM_DIR: what the user's program writes."""
     launcher = FileIn("launcher.json")

@@ -105,7 +105,7 @@ class FakeArms:
     def __call__(self, start: ArmStart, post: Post) -> FakeArm:
         rank = RankRecord("worker-0", "box", 1, (), (), {}, 10, 10)
         hardware = {"cores": [0, 1], "memory_bytes": 8 * GB}
-        spec = start.spec.to_json() | ({"command": start.version.words} if start.version else {})
+        spec = start.spec.to_json() | ({"command": start.words} if start.words else {})
         record = Record(start.arm, 0, spec, RecordStatus.OK, "", 0, (rank,), hardware=hardware)
         record = replace(record, **self.records.get(start.arm, {}))
         arm = FakeArm(

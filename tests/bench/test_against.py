@@ -11,7 +11,6 @@ import pytest
 
 from tests.bench.fake_arms import FakeArms
 from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base, pinned
-from tfdist.bench.arm_process import ArmStart, _plan
 from tfdist.bench.compare.folders import compare_folders
 from tfdist.bench.compare.gate import NOISY, gate_needs
 from tfdist.bench.options import BenchOptions
@@ -21,11 +20,11 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare, run_session
 from tfdist.bench.suites.arms import Version
 from tfdist.bench.suites.suite import parse_suite
+from tfdist.jobs.plan import plan
+from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, local_machines
-from tfdist.launch.policy import Policy
-from tfdist.strategies.choice import StrategyChoice
 
 CPU = Machine((0, 1), ())
 MACHINES = local_machines(CPU)
@@ -148,12 +147,11 @@ def test_every_arm_runs_twice_and_the_base_in_its_folder(options: BenchOptions) 
     assert session.baseline == "one-device"
     fakes = FakeArms()
     assert run_session(session, RunnerHooks(Progress(), fakes)) == 0
-    versions = {start.arm: start.version for start in fakes.starts}
-    base = versions["one-device (base)"]
-    assert versions["one-device"] is None
-    assert base is not None
-    assert base.folder.name == "sub"
-    assert not base.folder.exists(), "the worktree is removed"
+    folders = {start.arm: start.planned.request.folder for start in fakes.starts}
+    assert folders["one-device"] == ""
+    base = Path(folders["one-device (base)"])
+    assert base.name == "sub"
+    assert not base.exists(), "the worktree is removed"
     again = prepare(BenchOptions(resume=session.root, rounds=3, against="HEAD~1", program=PROGRAM), MACHINES)
     assert again.bench.suite.arms == session.bench.suite.arms
     git("commit", "--quiet", "--all", "-m", "3")
@@ -161,10 +159,10 @@ def test_every_arm_runs_twice_and_the_base_in_its_folder(options: BenchOptions) 
 
 
 def test_tasks_of_the_base_have_its_folder_as_their_working_directory(repository: Path, tmp_path: Path) -> None:
-    start = ArmStart("a", 1, StrategyChoice(), PROGRAM, MACHINES, tmp_path, Policy())
-    assert {plan.program.cwd for plan in _plan(start).plans} == {str(repository)}
-    start = replace(start, version=Version(tmp_path, "cd .. && "))
-    assert {plan.program.cwd for plan in _plan(start).plans} == {str(tmp_path)}
+    request = Request({}, PROGRAM, paced=True)
+    assert {task.program.cwd for task in plan(request, MACHINES).job.plans} == {str(repository)}
+    request = replace(request, folder=str(tmp_path))
+    assert {task.program.cwd for task in plan(request, MACHINES).job.plans} == {str(tmp_path)}
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,15 @@ from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.bench.until import completed
+from tfdist.jobs.plan import plan
+from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machine
 from tfdist.models.record import RecordStatus
 from tfdist.models.run import NO_STEP
-from tfdist.models.spec import TrainingSpec
 from tfdist.models.strategy_check import StrategyCheck
-from tfdist.strategies.options import StrategyName
 
 MACHINE = Machine((0, 1), ())
 
@@ -67,17 +67,24 @@ class Bench:
         return {(record.arm, record.round): str(record.status) for record in read_folder(self.root, "").records}
 
 
+def with_requests(arms: Arms, **changed: Any) -> Arms:
+    """The arms, all of them planned with these changes of their requests."""
+    plans = {name: plan(replace(one.request, **changed), one.machines) for name, one in arms.plans.items()}
+    return replace(arms, plans=plans)
+
+
 @pytest.fixture
 def make(tmp_path: Path):
     def build(*names: str, rounds: int = 2, box: Box | None = None, **keys: Any) -> Bench:
         strategies = {name: "one-device" if name == "one" else "independent" for name in names}
         table = [{"name": name, "strategy": strategy} for name, strategy in strategies.items()]
         suite = parse_suite({"arms": table, "rounds": rounds, "incarnations": 1, **keys}, "s")
-        specs = {name: TrainingSpec(strategy=StrategyName(strategy)) for name, strategy in strategies.items()}
-        arms = Arms(specs, {}, (), {name: {LOCAL: MACHINE} for name in names})
-        plan = interleave(names, rounds, 0)
-        bench = BenchFile(suite, "tfdist bench", "", plan)
-        return Bench(tmp_path / "bench", bench, arms, plan, FakeArms(box or Box()))
+        choices = {"workers": 1, "preset": "smoke"}
+        requests = {name: Request({"strategy": strategy, **choices}) for name, strategy in strategies.items()}
+        arms = Arms({name: plan(request, {LOCAL: MACHINE}) for name, request in requests.items()}, {}, ())
+        turns = interleave(names, rounds, 0)
+        bench = BenchFile(suite, "tfdist bench", "", turns)
+        return Bench(tmp_path / "bench", bench, arms, turns, FakeArms(box or Box()))
 
     return build
 
@@ -370,7 +377,7 @@ def test_an_arm_that_hangs_has_the_timeout_of_the_suite_as_its_reason(make):
 @pytest.mark.parametrize("status", [RecordStatus.FAILED, RecordStatus.TIMEOUT])
 def test_a_first_arm_without_a_step_ends_the_bench(make, monkeypatch, status):
     bench = make("one", "a", "b", rounds=1, timeout=7)
-    bench.arms = replace(bench.arms, commands=dict.fromkeys(bench.arms.specs, ("train",)))
+    bench.arms = with_requests(bench.arms, choices={"strategy": "one-device"}, command=("true",))
     bench.fakes.behaviour = {"one": {"ends": -1}}
     original = FakeArm.finish
     reason = f"worker-0 exited with code 0 {NO_STEP}"
@@ -389,7 +396,7 @@ def test_a_first_arm_without_a_step_ends_the_bench(make, monkeypatch, status):
 
 def test_two_first_arms_that_fail_end_the_bench_of_a_program(make):
     bench = make("one", "a", "b", rounds=1)
-    bench.arms = replace(bench.arms, commands=dict.fromkeys(bench.arms.specs, ("train",)))
+    bench.arms = with_requests(bench.arms, choices={"strategy": "one-device"}, command=("true",))
     bench.fakes.behaviour = {"one": {"ends": -1}, "a": {"ends": -1}}
     with pytest.raises(TfdistError, match=r"^a: port 5 .*; no arm has measured a step yet, so the bench stops"):
         bench.run()
@@ -410,8 +417,8 @@ def test_a_turn_that_was_cut_off_is_measured_again_on_a_line_of_its_own(make):
 
 def test_an_arm_that_has_learned_enough_gets_no_more_turns_and_starts_again_with_the_next_seed(make):
     bench = make("one", "a", rounds=8, incarnations=2, defaults={"evaluate_turns": True}, until_accuracy=0.9)
-    specs = {name: replace(spec, evaluate_turns=True, seed=5) for name, spec in bench.arms.specs.items()}
-    bench.arms = replace(bench.arms, specs=specs)
+    choices = {"strategy": "one-device", "preset": "smoke", "dataset": "digits", "evaluate_turns": True, "seed": 5}
+    bench.arms = with_requests(bench.arms, choices=choices)
     # the first release warms up
     bench.fakes.behaviour = {"one": {"learns": 3, "busy": (2, 3)}, "a": {"learns": 99}}
     assert bench.run() is None

@@ -415,7 +415,7 @@ def test_with_json_an_interrupt_before_the_start_ends_with_a_json_line(monkeypat
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfdist.cli.run_launch.plan_request", interrupt)
+    monkeypatch.setattr("tfdist.cli.run_launch.plan", interrupt)
     monkeypatch.setenv("TFDIST_JSON", "1")
     assert run(["launch"]) == 130
     out, err = capsys.readouterr()
@@ -430,7 +430,7 @@ def test_with_json_an_end_before_the_start_has_the_status_of_the_outcome(code, s
     def end(*_):
         raise TfdistError("interrupted before any task was started", code)
 
-    monkeypatch.setattr("tfdist.cli.run_launch.plan_request", end)
+    monkeypatch.setattr("tfdist.cli.run_launch.plan", end)
     assert run(["launch", "--json"]) == code
     assert json.loads(capsys.readouterr().out)["status"] == status
 

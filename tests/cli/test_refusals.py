@@ -8,7 +8,8 @@ import pytest
 
 from tfdist.cli.command import run
 from tfdist.jobs.inherit import Inherit
-from tfdist.jobs.launch_plan import LaunchOptions, plan_request
+from tfdist.jobs.plan import plan
+from tfdist.jobs.request import Request
 from tfdist.launch.agent_program import gpus
 from tfdist.launch.environment import read_env_file
 from tfdist.launch.hosts.host import LOCAL
@@ -169,10 +170,10 @@ def test_an_inherited_tf_config_may_have_more_workers_than_this_machine_has_gpus
     two = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
     monkeypatch.setenv("TF_CONFIG", two)
     machine = Machine((0, 1), ("A100",), ("0",))
-    asked = LaunchOptions({}, ("true",), inherit=Inherit())
-    request = plan_request(asked, {LOCAL: machine})
-    (plan,) = request.job.plans
-    assert plan.program.env["CUDA_VISIBLE_DEVICES"] == "0"
+    asked = Request({}, ("true",), inherit=Inherit().read(os.environ))
+    request = plan(asked, {LOCAL: machine})
+    (only,) = request.job.plans
+    assert only.program.env["CUDA_VISIBLE_DEVICES"] == "0"
 
 
 def test_a_busy_port_is_refused_before_any_process_starts(tmp_path, monkeypatch, capsys):

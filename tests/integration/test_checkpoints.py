@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.disks import small_disk
-from tfdist.jobs.plan import plan_training
+from tfdist.jobs.tasks import plan_training
 from tfdist.launch.agents.messages import Event, Started
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.machine import local_machines

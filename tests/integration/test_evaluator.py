@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.jobs.plan import plan_training
+from tfdist.jobs.tasks import plan_training
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import create_run_dir

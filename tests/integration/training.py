@@ -5,7 +5,7 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from tfdist.jobs.plan import plan_command, plan_training
+from tfdist.jobs.tasks import plan_command, plan_training
 from tfdist.launch.job import Program
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy

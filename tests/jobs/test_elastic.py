@@ -1,12 +1,12 @@
 """Plans of the next attempt: with the hosts that answer, and as many workers as fit on them."""
 
-from dataclasses import replace
-
 import pytest
 
 from tfdist.jobs.elastic import ElasticHosts
 from tfdist.jobs.host_selection import hostfile_changes
-from tfdist.jobs.launch_plan import LaunchOptions, plan_request, with_checkpoints
+from tfdist.jobs.plan import plan
+from tfdist.jobs.recovery import Recovery
+from tfdist.jobs.request import Request
 from tfdist.launch.agent_program.description import describe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
@@ -32,11 +32,9 @@ def hellos(*hosts, **changed):
 
 def started(hosts, choices=SPEC, least=1, command=(), **saved):
     """The hosts of a job that was planned on these, and that job."""
-    options = LaunchOptions(choices, tuple(command))
+    request = Request(choices, tuple(command), recovery=Recovery(**saved))
     machines = assign_slots(machines_of(hellos(*hosts)), None, 1)
-    planned = plan_request(options, machines)
-    if saved:
-        planned = with_checkpoints(replace(planned, checkpointing=Checkpointing(**saved)), "")
+    planned = plan(request, machines)
     choice = ElasticHosts(planned, lambda: hosts, None, least, choices.get("workers"))
     return choice, planned.job
 
@@ -129,8 +127,8 @@ def test_hosts_for_parameter_servers():
 def test_a_host_that_has_come_back_without_its_gpus_is_left_out():
     gpus = {"gpus": ["A"], "gpu_ids": ["0"], "gpu_uuids": ["u"], "gpu_cores": [[0]]}
     with_gpus = {"h1": gpus, "h2": gpus}
-    options = LaunchOptions({**SPEC, "communication": "ring"})
-    planned = plan_request(options, assign_slots(machines_of(hellos(H1, H2, **with_gpus)), None, 1))
+    request = Request({**SPEC, "communication": "ring"})
+    planned = plan(request, assign_slots(machines_of(hellos(H1, H2, **with_gpus)), None, 1))
     choice = ElasticHosts(planned, lambda: (H1, H2), None, 1)
     fewer = choice.plan(planned.job, hellos(H1, H2, h1=gpus), SavedState())
     assert tasks(fewer.job) == {"worker-0": "h1"}
@@ -139,7 +137,7 @@ def test_a_host_that_has_come_back_without_its_gpus_is_left_out():
 
 def test_a_program_of_the_user_gets_another_cluster_and_keeps_its_folder(tmp_path):
     choices = {"strategy": "multiworker"}
-    choice, job = started((H1, H2), choices, command=("python", "train.py"), folder=str(tmp_path))
+    choice, job = started((H1, H2), choices, command=("python", "train.py"), checkpoint_dir=str(tmp_path))
     fewer = choice.plan(job, hellos(H2), SavedState())
     assert fewer.note == "1 worker instead of 2 (lost h1)"
     assert tasks(fewer.job) == {"worker-0": "h2"}

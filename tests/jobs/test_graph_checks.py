@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfdist.jobs.plan import plan_training, shape_of
 from tfdist.jobs.presets import resolve, resolve_strategy
+from tfdist.jobs.tasks import plan_training, shape_of
 from tfdist.launch.agent_program.template import module_command
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.machine import Machine, local_machines

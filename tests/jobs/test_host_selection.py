@@ -9,6 +9,8 @@ import pytest
 
 from tfdist.cli.command import run
 from tfdist.jobs.host_selection import HostSelection, select_hosts
+from tfdist.jobs.plan import check_before_connecting
+from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 
@@ -99,28 +101,18 @@ def test_srun_knows_the_groups_of_a_heterogeneous_job_and_not_the_options_of_its
 
 
 def test_a_plan_that_no_hardware_could_run_is_refused_before_connecting():
-    selection = HostSelection((Host("a", slots=1), Host("b", slots=1)))
-
-    def plan(machines):
-        if len(machines) < 3:
-            raise TfdistError("three hosts at least")
-
-    with pytest.raises(TfdistError, match="three hosts at least"):
-        selection.try_out(plan, 1)
-    HostSelection().try_out(plan, 1)  # this machine is known, so nothing is imagined
+    imagined = HostSelection((Host("a", slots=1), Host("b", slots=1))).imagined(1)
+    three = Request({"strategy": "multiworker", "workers": 3}, ("true",))
+    with pytest.raises(TfdistError, match="3 worker tasks for 2 slots"):
+        check_before_connecting(three, imagined)
+    check_before_connecting(three, HostSelection().imagined(1))  # this machine is known, so nothing is imagined
 
 
 def test_a_plan_that_needs_gpus_is_not_refused_before_connecting():
-    gpus = []
-
-    def plan(machines):
-        (machine,) = machines.values()
-        gpus.append(len(machine.gpus))
-        if not machine.gpus:
-            raise TfdistError("no GPU found")
-
-    HostSelection((Host("a"),)).try_out(plan, 1)
-    assert gpus[0] == 0 < gpus[1]  # without GPUs the plan is refused, with GPUs it is not
+    imagined = HostSelection((Host("a"),)).imagined(1)
+    without, many = (machine for machines in imagined for machine in machines.values())
+    assert len(without.gpus) == 0 < len(many.gpus)
+    check_before_connecting(Request({"strategy": "mirrored", "cross_device": "nccl"}, ("true",)), imagined)
 
 
 # --- refusals

@@ -1,13 +1,15 @@
 """One task of a cluster that another launcher has started: what is planned for it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from tfdist.cli.command import run
 from tfdist.jobs.inherit import Inherit
-from tfdist.jobs.launch_plan import LaunchOptions, plan_request
+from tfdist.jobs.plan import plan as plan_on
+from tfdist.jobs.request import Request
 from tfdist.launch.cluster import Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
@@ -43,9 +45,9 @@ def set_slurm(monkeypatch, **changed):
 
 
 def plan(choices=None, command=("true",), source=SourceName.AUTO, machine=None, **options):
-    inherit = Inherit(source, f"--inherit {source}")
+    inherit = Inherit(source).read(os.environ, options.get("port"))
     machines = {LOCAL: machine or Machine((0, 1), ())}
-    return plan_request(LaunchOptions(choices or {}, command, inherit=inherit, **options), machines)
+    return plan_on(Request(choices or {}, command, inherit=inherit, **options), machines)
 
 
 def tf_config_of(planned):
@@ -148,8 +150,8 @@ def test_without_a_cluster_there_is_one_task():
 
 def test_peers_need_not_be_waited_for(monkeypatch):
     set_tf_config(monkeypatch, {"worker": ["a:1", "b:1"]})
-    inherit = Inherit(waits=False)
-    planned = plan_request(LaunchOptions({}, ("true",), inherit=inherit), {LOCAL: Machine((0,), ())})
+    inherit = Inherit(waits=False).read(os.environ)
+    planned = plan_on(Request({}, ("true",), inherit=inherit), {LOCAL: Machine((0,), ())})
     assert planned.rendezvous is None
 
 

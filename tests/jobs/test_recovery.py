@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tfdist.cli.command import run
-from tfdist.jobs.launch_plan import LaunchOptions, plan_request
 from tfdist.jobs.options import RECOVERY_OPTIONS
+from tfdist.jobs.plan import plan
 from tfdist.jobs.recovery import Recovery, read_recovery
+from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import Machine
@@ -42,7 +43,7 @@ def test_nothing_given_means_no_checkpoints_and_the_policy_as_it_is(capsys):
 )
 def test_an_interval_is_steps_or_a_duration(text, steps, seconds):
     recovery = read_recovery({"checkpoint_every": text})
-    assert recovery.every == (steps, seconds)
+    assert recovery.checkpoint_every == (steps, seconds)
 
 
 def test_the_fields_of_the_policy():
@@ -62,7 +63,7 @@ def test_the_defaults_in_the_help_are_those_of_the_program():
 def test_a_folder_becomes_absolute_but_a_url_stays():
     folders = {"a/../b c": f"{Path.cwd()}/b c", "gs://bucket/x": "gs://bucket/x", "file:///d": "/d", "~": None}
     for text, absolute in folders.items():
-        assert read_recovery({"checkpoint_dir": text}).folder == (absolute or str(Path.home()))
+        assert read_recovery({"checkpoint_dir": text}).checkpoint_dir == (absolute or str(Path.home()))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_a_program_receives_the_folder_only(capsys):
 def test_a_program_on_several_hosts_has_no_folder_unless_one_is_chosen():
     machines = {Host(name): Machine((0,), (), slots=1) for name in ("a", "b")}
     for values, folder in (({"max_restarts": 2}, None), ({"max_restarts": 2, "checkpoint_dir": "/shared"}, "/shared")):
-        planned = plan_request(LaunchOptions({}, ("true",), recovery=read_recovery(values)), machines)
+        planned = plan(Request({}, ("true",), recovery=read_recovery(values)), machines)
         assert (planned.checkpointing and planned.checkpointing.folder) == folder
         assert any("no TFDIST_CHECKPOINT_DIR" in note for note in planned.notes) == (folder is None)
 

@@ -9,12 +9,17 @@ from tfdist.launch.connections import MOST, answered
 
 
 @contextmanager
-def echo():
-    """The address of a server that answers a line with itself, and the connections that it has had."""
+def echo(arrived=None):
+    """The address of a server that answers a line with itself, and the connections that it has had.
+
+    `arrived`: a semaphore, released for each connection.
+    """
     served = []
 
     def answer(client):
         served.append(client)
+        if arrived is not None:
+            arrived.release()
         data = client.recv(100)
         while data and not data.endswith(b"\n"):
             data += client.recv(100) or b"\n"
@@ -37,10 +42,11 @@ def said(address, data=b"x\n"):
 
 
 def test_idle_connections_make_room_for_the_next_one():
-    with echo() as (address, served):
+    arrived = threading.Semaphore(0)
+    with echo(arrived) as (address, served):
         idle = [socket.create_connection(address, timeout=10) for _ in range(5 * MOST)]
         assert said(address) == b"x\n"
-        assert len(served) == 5 * MOST + 1
+        assert all(arrived.acquire(timeout=10) for _ in range(5 * MOST + 1))
         assert len([client for client in served if client.fileno() != -1]) <= MOST
         for client in idle[: 4 * MOST]:
             assert client.recv(1) == b""  # closed

@@ -1,6 +1,6 @@
 import pytest
 
-from tfdist.jobs.plan import shape_of
+from tfdist.jobs.tasks import shape_of
 from tfdist.launch.agents.messages import Event, Listening, Started
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Program, plan_job

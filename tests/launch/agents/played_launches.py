@@ -26,8 +26,10 @@ from tests.launch.supervisors import supervisor_of
 from tests.ports import free_ports
 from tfdist.bench.arm_process import ArmStart, TurnState, _ArmThread
 from tfdist.bench.progress import progress_on
-from tfdist.cli import run_launch
 from tfdist.cli.command import run
+from tfdist.jobs import run as jobs_run
+from tfdist.jobs.plan import plan
+from tfdist.jobs.request import Request
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Message, OnMessage
 from tfdist.launch.agents.messages import Inspected, TaskMessage
@@ -45,7 +47,6 @@ from tfdist.launch.supervision.run_tasks import launch
 from tfdist.launch.supervision.straggler_watch import JUDGE_S
 from tfdist.launch.text import has_controls
 from tfdist.models.run import evaluations_in
-from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
 AGENT = Path(__file__).with_name("played_agent.py")
@@ -95,8 +96,8 @@ def check_page(text: str) -> None:
 
 def arm_of(job: Job, fleet: Fleet, folder: Path) -> OnMessage:
     """What an arm of a bench does with the messages of its job. What it refuses is meant."""
-    choice = StrategyChoice(StrategyName.MIRRORED)
-    start = ArmStart("played", 1, choice, ("true",), local_machines(), folder, Policy())
+    planned = plan(Request({"strategy": StrategyName.MIRRORED}, ("true",)), local_machines())
+    start = ArmStart("played", 1, planned, folder, Policy())
     arm = _ArmThread(start, lambda _: None)
     arm.turn = TurnState(job, fleet)
 
@@ -164,7 +165,7 @@ def result_of(session: str, folder: Path) -> dict[str, object]:
     shows = [["runs", *runs], ["runs", "--json", *runs], ["logs", "last", "--follow", *runs], ["logs", "last", *runs]]
     errors: list[str] = []
     threading.excepthook = lambda raised: errors.append("".join(traceback.format_exception(raised.exc_value)))
-    run_launch.run_job = launch_heard(folder, port)
+    jobs_run.launch = launch_heard(folder, port)
     code, started = None, time.process_time()
     out = (folder / "out").open("w", encoding="utf-8", errors="surrogateescape")
     with out, redirect_stdout(out), redirect_stderr(out):
@@ -211,7 +212,7 @@ def peak_kib() -> int:
 
 if __name__ == "__main__":
     os.environ["TERM"] = "xterm"
-    run_launch.INSPECT_S = metrics.INSPECT_S = 0.05
+    jobs_run.INSPECT_S = metrics.INSPECT_S = 0.05
     follow.LAUNCHER_S = 0.0  # the launcher is this process, which does not exit
     for line in sys.stdin:
         with tempfile.TemporaryDirectory() as name:

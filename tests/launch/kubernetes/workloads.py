@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tfdist.jobs.plan import shape_of
+from tfdist.jobs.tasks import shape_of
 from tfdist.launch.kubernetes.options import KubernetesOptions, Workload
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
