@@ -27,7 +27,7 @@ SAVE_S = 180
 """Seconds before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
 (https://slurm.schedmd.com/sbatch.html#OPT_signal)."""
 EARLY_S = 60
-_QUOTES = "\"'"
+_SPECIAL = re.compile(r"[\s#'\"\\]")
 # Options of sbatch that the script has from an option of tfdist with the same name.
 _OURS = ("nodes", "exclusive", "gpus-per-node", "requeue", "partition", "time")
 
@@ -58,7 +58,7 @@ class SlurmJob:
         for text in (name, *self.options):  # each is in a comment, which ends with its line
             check_name("sbatch", text)
         named = any(option.startswith("job-name=") for option in self.options)
-        lines = [] if named else [f"job-name={shlex.quote(name)}"]
+        lines = [] if named else [f"job-name={quoted(name)}"]
         lines += [f"nodes={self.nodes}"]
         if self.exclusive:
             lines.append("exclusive")
@@ -69,9 +69,7 @@ class SlurmJob:
         if signal_s is not None:
             lines.append(f"signal=B:USR2@{signal_s}")
         for key, equals, value in (each.partition("=") for each in self.options):
-            if " " in value and value[0] not in _QUOTES:
-                value = shlex.quote(value)
-            lines.append(f"{key}{equals}{value}")
+            lines.append(f"{key}{equals}{quoted(value)}")
         options = "".join(f"#SBATCH --{line}\n" for line in lines)
         # Slurm gives the job our environment, in which these are for other commands.
         others = [name for name in map(variable_of, (*HOST_NAMES, *WITHOUT_EFFECT)) if name in os.environ]
@@ -115,6 +113,15 @@ class SlurmJob:
         for name in (text.partition("=")[0] for text in secrets(ctx)):
             typer.echo(f"the value of {name} is not printed: set {name} before you submit the job", err=True)
         typer.echo(script, nl=False)
+
+
+def quoted(value: str) -> str:
+    """The value of an option on a line that starts with #SBATCH.
+
+    sbatch drops quotes and what follows a `#`, as a shell does. But a backslash escapes within each kind of quotes
+    (`get_argument` in https://github.com/SchedMD/slurm/blob/master/src/sbatch/opt.c).
+    """
+    return "'" + re.sub(r"[\\']", r"\\\g<0>", value) + "'" if _SPECIAL.search(value) else value
 
 
 def signal_time_s(grace_s: float) -> int:

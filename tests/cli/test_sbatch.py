@@ -4,6 +4,8 @@ import shlex
 import subprocess
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tfdist.cli.command import run
 from tfdist.cli.sbatch import SlurmJob, parse_option, signal_time_s
@@ -234,15 +236,62 @@ def test_a_script_with_everything():
     ]
 
 
-def test_a_value_with_blanks_is_quoted():
-    job = SlurmJob(1, options=("comment=a b", "output='my log'", "nodelist=h[1-4]", "exclusive"))
+def test_only_a_value_that_sbatch_would_read_as_another_is_quoted():
+    job = SlurmJob(1, options=("comment=a b", "comment=a#1", "comment=it's", "nodelist=h[1-4]", "exclusive"))
     lines = job.script("one", COMMAND).splitlines()
     assert lines[4:-1] == [
         "#SBATCH --comment='a b'",
-        "#SBATCH --output='my log'",
+        "#SBATCH --comment='a#1'",
+        "#SBATCH --comment='it\\'s'",
         "#SBATCH --nodelist=h[1-4]",
         "#SBATCH --exclusive",
     ]
+
+
+def words_of(line):
+    """The words that sbatch reads on a line after #SBATCH: `get_argument` in Slurm's src/sbatch/opt.c, 21.08 to 26.05."""
+    words, word, quote, rest = [], None, "", iter(line)
+    for character in rest:
+        if character == "\\":
+            following = next(rest)
+            assert quote or following != " ", "its meaning depends on the version"
+            word = (word or "") + following
+        elif character == quote:
+            quote = ""
+        elif not quote and character in "\"'":
+            quote = character
+        elif not quote and character in " \t\v\f\r":
+            words, word = words if word is None else [*words, word], None
+        elif not quote and character == "#":
+            break
+        else:
+            word = (word or "") + character
+    assert not quote, f"sbatch: fatal: Unmatched `{quote}` in [{line}]"
+    return words if word is None else [*words, word]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--a 'b c'\"d\"", ["--a", "b cd"]),
+        (r"--a=it\'s'\'' b# c", ["--a=it's'", "b"]),
+        (r"'a\b\\' # 'c'", ["ab\\"]),
+    ],
+)
+def test_the_model_of_sbatch(line, words):
+    assert words_of(line) == words
+
+
+PRINTABLE = st.text(
+    st.sampled_from("a #'\"\\=:$`-\u00a0") | st.characters(codec="utf-8", categories=("L", "M", "N", "P", "S", "Zs"))
+)
+
+
+@given(PRINTABLE, PRINTABLE.filter(bool))
+def test_sbatch_reads_each_value_as_it_was_given(name, value):
+    lines = SlurmJob(1, options=(f"comment={value}",)).script(name, COMMAND).splitlines()
+    read = [words_of(line.removeprefix("#SBATCH")) for line in lines if line.startswith("#SBATCH")]
+    assert read == [[f"--job-name={name}"], ["--nodes=1"], ["--exclusive"], [f"--comment={value}"]]
 
 
 def test_variables_for_other_commands_do_not_reach_the_job(monkeypatch):
