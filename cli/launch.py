@@ -25,19 +25,22 @@ from tfdist.cli.options import (
 )
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir, argument, option_rows
 from tfdist.cli.run_launch import RunOptions, checked_plan, launch_detached, run_launch
+from tfdist.cli.scheduler import scheduler_of
 from tfdist.cli.show.output import finish
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.launch_plan import LaunchOptions
 from tfdist.jobs.options import EXPECTED, HOSTS, KEYS, RECOVERY, TIMEOUTS, WHAT, Bytes, Seconds
 from tfdist.jobs.recovery import Recovery
-from tfdist.jobs.resume_source import check_requeue, check_slurm, find_resumed
+from tfdist.jobs.requeue import check_batch_job, check_requeue
+from tfdist.jobs.resume_source import find_resumed
 from tfdist.launch.console.lines import LineOptions
 from tfdist.launch.environment import forwarded_variables
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.table import SourceName
 from tfdist.launch.json_files import read_toml
 from tfdist.launch.policy import LOG_LIMIT, Policy
+from tfdist.launch.schedulers.table import NAMES
 from tfdist.launch.supervision.metrics import metrics_options
 from tfdist.launch.supervision.termination_log import refusals_logged
 from tfdist.strategies.options import option_words
@@ -140,7 +143,9 @@ OPTIONS: dict[str, Any] = option_rows(
     trace=(bool, "Trace the end of the warm-up for TensorBoard."),
 )
 OPTIONS |= option_rows(TIMEOUTS, timeout=(Seconds, "Stop the job after this time, with exit code 124."))
-OPTIONS |= option_rows(RECOVERY, requeue=(int, "In a Slurm batch job: requeue it after exit code 42, at most N times."))
+OPTIONS |= option_rows(
+    RECOVERY, requeue=(int, f"In a {NAMES} batch job: requeue it after exit code 42, at most N times.")
+)
 OPTIONS |= option_rows(HOSTS, burn=(Seconds, "First let the hosts work for this time; stop if one is slow."))
 
 
@@ -218,10 +223,10 @@ def launch(
             burn_s=given["burn"],
             requeue=given["requeue"],
         )
-        if ctx.obj is not None:
-            ctx.obj.submit(ctx, lambda machines: checked_plan(job, options, machines), policy, job)
+        if (scheduler := scheduler_of(ctx)) is not None:
+            scheduler.submit(ctx, lambda machines: checked_plan(job, options, machines), policy, job)
             return
-        check_slurm(given["requeue"], os.environ)
+        check_batch_job(given["requeue"], os.environ)
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
         source = find_resumed(recovery, runs_dir, job.command, remote=remote, shared=inherited is not None)
         run = partial(run_launch, replace(job, source=source), selection, policy, options)

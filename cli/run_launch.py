@@ -26,7 +26,8 @@ from tfdist.jobs.launch_plan import (
     with_checkpoints,
     with_trace,
 )
-from tfdist.jobs.resume_source import requeue, resume_command, without_sigterm
+from tfdist.jobs.requeue import requeue, without_sigterm
+from tfdist.jobs.resume_source import resume_command
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Message, Note, OnMessage
 from tfdist.launch.agents.messages import Event
@@ -40,7 +41,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.inherit.rendezvous import meet
 from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import Machines
-from tfdist.launch.policy import Policy, kill_wait_s
+from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_arguments, safe_text
 from tfdist.launch.runs.background import Background, fork_launcher
 from tfdist.launch.runs.launcher import this_launcher
@@ -48,6 +49,7 @@ from tfdist.launch.runs.placement import save_placement
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.runs.state import RunState
 from tfdist.launch.runs.writer import RunWriter, describe_plan
+from tfdist.launch.schedulers.table import kill_wait_s
 from tfdist.launch.supervision import termination_log
 from tfdist.launch.supervision.metrics import INSPECT_S, MetricsOptions, published
 from tfdist.launch.supervision.run_tasks import launch as run_job
@@ -145,7 +147,7 @@ class RunOptions:
     burn_s: float | None = None
     """Let the hosts compute and exchange for this time before, and refuse slow ones; None: do not."""
     requeue: int | None = None
-    """Put the Slurm job back into its queue after exit code 42, at most this many times; None: never."""
+    """Put the batch job back into its queue after exit code 42, at most this many times; None: never."""
 
     @property
     def out(self) -> TextIO:
