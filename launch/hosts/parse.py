@@ -22,7 +22,7 @@ SLOTS = "number of slots"
 
 
 def parse_hosts(text: str, source: str = "--hosts") -> tuple[Host, ...]:
-    """The hosts in a list like `a,b:2,user@c,node[01-03,10]`, as in `--hosts` and in Slurm.
+    """The hosts in a list like `a,b:2,user@c,node[01-03,10]`, as in `--hosts`.
 
     Raises:
         TfdistError: the list or an entry is empty or invalid. The message starts with `source`.
