@@ -22,7 +22,7 @@ from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.result_folders import Export, export_form, list_skipped
 from tfdist.cli.run_argument import argument, option_rows
-from tfdist.cli.scheduler import BenchPlan
+from tfdist.cli.scheduler import BenchPlan, scheduler_of
 from tfdist.cli.show.bench import announce, limits, refusals, show_plan
 from tfdist.cli.show.outcome import traces_line
 from tfdist.cli.show.output import finish
@@ -306,8 +306,8 @@ def bench(
     if dry_run and export not in (None, ExportFormat.JSON):
         raise TfdistError(f"--export {export}: a dry run measures nothing; omit --dry-run")
     options = bench_options(given, command)
-    if ctx.obj is not None:
-        ctx.obj.submit(ctx, lambda machines: plan_of(prepare(options, machines)), policy)
+    if (scheduler := scheduler_of(ctx)) is not None:
+        scheduler.submit(ctx, lambda machines: plan_of(prepare(options, machines)), policy)
         return
     form = export_form(export, json)
     run = partial(run_bench, options, selection, policy, dry_run=dry_run, export=form, quiet=quiet)

@@ -20,7 +20,7 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.cli.bench import NOT_FOR_BENCHES, Quiet
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options, training_options
 from tfdist.cli.run_argument import option_rows
-from tfdist.cli.scheduler import BenchPlan
+from tfdist.cli.scheduler import BenchPlan, scheduler_of
 from tfdist.cli.show.bench import PLAN_INDENT, refusals
 from tfdist.cli.show.output import columns_of, finish
 from tfdist.cli.show.rows import echo_wrapped
@@ -258,8 +258,8 @@ def collectives(
         turn_s=given["turn"] or CollectiveOptions.turn_s,
         command=redact_command(["tfdist", *sys.argv[1:]]),
     )
-    if ctx.obj is not None:
-        ctx.obj.submit(ctx, lambda machines: _batch_plan(plan_collectives(options, machines)), policy)
+    if (scheduler := scheduler_of(ctx)) is not None:
+        scheduler.submit(ctx, lambda machines: _batch_plan(plan_collectives(options, machines)), policy)
         return
     sweep = partial(run, options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
     finish(sweep, until_read=dry_run or json)

@@ -34,6 +34,7 @@ from tfdist.launch.redact import redact_value
 from tfdist.launch.runs.bundle import DOCTOR, open_source, write_bundle
 from tfdist.launch.runs.bundle_masks import Redactor, host_names
 from tfdist.launch.runs.state import find_run
+from tfdist.launch.schedulers.table import BATCH_SYSTEMS
 from tfdist.launch.text import counted, plain, shortened
 from tfdist.strategies.catalog import CATALOG
 
@@ -115,7 +116,7 @@ def check_speed(
         )
 
 
-_VARIABLES = (*SHARED, "CUDA_", "OMP_", "SLURM_", "TFDIST_")
+_VARIABLES = (*SHARED, "CUDA_", "OMP_", *(each for system in BATCH_SYSTEMS for each in system.PREFIXES), "TFDIST_")
 """Prefixes of the variables in a bundle."""
 
 

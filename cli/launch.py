@@ -26,6 +26,7 @@ from tfdist.cli.options import (
 )
 from tfdist.cli.run_argument import RUNS_DIR, RunsDir, argument, option_rows
 from tfdist.cli.run_launch import RunOptions, run_launch
+from tfdist.cli.scheduler import scheduler_of
 from tfdist.cli.show.detached import launch_detached
 from tfdist.cli.show.output import finish
 from tfdist.jobs.host_selection import HostSelection
@@ -34,13 +35,15 @@ from tfdist.jobs.options import EXPECTED, HOSTS, KEYS, RECOVERY, TIMEOUTS, WHAT,
 from tfdist.jobs.plan import plan
 from tfdist.jobs.recovery import Recovery
 from tfdist.jobs.request import Request
-from tfdist.jobs.resume_source import check_requeue, check_slurm, find_resumed
+from tfdist.jobs.requeue import check_batch_job, check_requeue
+from tfdist.jobs.resume_source import find_resumed
 from tfdist.launch.console.lines import LineOptions
 from tfdist.launch.environment import forwarded_variables
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit.table import SourceName
 from tfdist.launch.json_files import read_toml
 from tfdist.launch.policy import LOG_LIMIT, Policy
+from tfdist.launch.schedulers.table import NAMES
 from tfdist.launch.supervision.metrics import metrics_options
 from tfdist.launch.supervision.termination_log import refusals_logged
 from tfdist.strategies.options import option_words
@@ -143,7 +146,9 @@ OPTIONS: dict[str, Any] = option_rows(
     trace=(bool, "Trace the end of the warm-up for TensorBoard."),
 )
 OPTIONS |= option_rows(TIMEOUTS, timeout=(Seconds, "Stop the job after this time, with exit code 124."))
-OPTIONS |= option_rows(RECOVERY, requeue=(int, "In a Slurm batch job: requeue it after exit code 42, at most N times."))
+OPTIONS |= option_rows(
+    RECOVERY, requeue=(int, f"In a {NAMES} batch job: requeue it after exit code 42, at most N times.")
+)
 OPTIONS |= option_rows(HOSTS, burn=(Seconds, "First let the hosts work for this time; stop if one is slow."))
 
 
@@ -228,10 +233,10 @@ def launch(
             run_dir=options.run_dir,
             dry_run=dry_run,
         )
-        if ctx.obj is not None:
-            ctx.obj.submit(ctx, partial(plan, request), options.policy, request)
+        if (scheduler := scheduler_of(ctx)) is not None:
+            scheduler.submit(ctx, partial(plan, request), options.policy, request)
             return
-        check_slurm(given["requeue"], os.environ)
+        check_batch_job(given["requeue"], os.environ)
         if inherit is not None:
             request = replace(request, inherit=inherit.read(os.environ, port))
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)

@@ -14,7 +14,7 @@ import yaml
 
 from tfdist.cli.command import given_words
 from tfdist.cli.options import annotation, gather
-from tfdist.cli.scheduler import HOST_NAMES, WITHOUT_EFFECT, PlanOn, check_parameters, refuse
+from tfdist.cli.scheduler import HOST_NAMES, WITHOUT_EFFECT, PlanOn, check_parameters, refuse, schedule
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.manifest_plan import plan_bench, plan_workload
 from tfdist.jobs.options import Option
@@ -155,4 +155,4 @@ def manifest(ctx: typer.Context, options: Mapping[str, Any]) -> None:
 
     --max-restarts counts restarts after failures; after a preemption all pods are restarted in any case.
     """
-    ctx.obj = Pods({name: value for name, value in options.items() if value is not None})
+    schedule(ctx, Pods({name: value for name, value in options.items() if value is not None}))

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tfdist.cli.scheduler import scheduler_of
 from tfdist.jobs.host_selection import HostSelection, select_hosts
 from tfdist.jobs.options import (
     HOST_OPTIONS,
@@ -144,7 +145,8 @@ def host_options(without: Collection[str] = ()) -> Decorator:
     """Give a command the options about hosts; its parameter `selection` is the HostSelection that they mean."""
 
     def collect(ctx: typer.Context, values: Mapping[str, Any]) -> HostSelection:
-        return select_hosts(values) if ctx.obj is None else ctx.obj.select(ctx, values)
+        scheduler = scheduler_of(ctx)
+        return select_hosts(values) if scheduler is None else scheduler.select(ctx, values)
 
     return gather("selection", _annotations(HOST_OPTIONS, without), collect)
 

@@ -17,14 +17,16 @@ from tfdist.jobs.elastic import elastic_hosts
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.plan import Planned, check_before_connecting, output_tasks, plan
 from tfdist.jobs.request import Request
-from tfdist.jobs.resume_source import requeue, resume_command, without_sigterm
+from tfdist.jobs.requeue import requeue, without_sigterm
+from tfdist.jobs.resume_source import resume_command
 from tfdist.jobs.run import Run, policy_of, run_planned
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnosis.history import Outcome
-from tfdist.launch.policy import Policy, kill_wait_s
+from tfdist.launch.policy import Policy
 from tfdist.launch.runs.background import Background
 from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
+from tfdist.launch.schedulers.table import kill_wait_s
 from tfdist.launch.supervision import termination_log
 from tfdist.launch.supervision.metrics import MetricsOptions
 from tfdist.models.record import Record

@@ -1,10 +1,8 @@
 """`tfdist sbatch`: the batch script of a Slurm job that runs another command of tfdist."""
 
-import math
 import os
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,71 +10,28 @@ import typer
 
 from tfdist.cli.command import given_words, secrets
 from tfdist.cli.options import option, refuse_tf_config
-from tfdist.cli.scheduler import HOST_NAMES, WITHOUT_EFFECT, PlanOn, check_parameters, refuse
+from tfdist.cli.scheduler import HOST_NAMES, WITHOUT_EFFECT, PlanOn, check_parameters, refuse, schedule
 from tfdist.jobs.host_selection import HostSelection, imagined
 from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import assign_slots
 from tfdist.launch.policy import Policy
-from tfdist.launch.text import check_name, is_utf8
+from tfdist.launch.schedulers import slurm
+from tfdist.launch.schedulers.slurm import SlurmJob, signal_time_s
+from tfdist.launch.text import is_utf8
 from tfdist.strategies.options import variable_of
 
-SLURM = "Slurm"
-SAVE_S = 180
-"""Seconds before the time limit, to save a checkpoint. Slurm may send the signal up to 60 s early
-(https://slurm.schedmd.com/sbatch.html#OPT_signal)."""
-EARLY_S = 60
-_QUOTES = "\"'"
 # Options of sbatch that the script has from an option of tfdist with the same name.
 _OURS = ("nodes", "exclusive", "gpus-per-node", "requeue", "partition", "time")
 
 
 @dataclass(frozen=True)
-class SlurmJob:
-    """What Slurm is asked for: a job that runs one command on its first node."""
+class Sbatch:
+    """Prints the script of a job."""
 
-    nodes: int
-    """0: not given."""
-    gpus_per_node: int = 0
-    exclusive: bool = True
-    options: tuple[str, ...] = ()
-    """Other options of sbatch, without `--`."""
-
-    def script(self, name: str, command: Sequence[str], *, requeue: bool = False, signal_s: int | None = None) -> str:
-        """The text of the batch script.
-
-        Args:
-            name: of the job.
-            command: its words.
-            requeue: Slurm may start the job again, with the same log.
-            signal_s: the command gets SIGUSR2 this many seconds before the time limit; None: it does not.
-
-        Raises:
-            TfdistError: the name or an option has a line break or another control character.
-        """
-        for text in (name, *self.options):  # each is in a comment, which ends with its line
-            check_name("sbatch", text)
-        named = any(option.startswith("job-name=") for option in self.options)
-        lines = [] if named else [f"job-name={shlex.quote(name)}"]
-        lines += [f"nodes={self.nodes}"]
-        if self.exclusive:
-            lines.append("exclusive")
-        if self.gpus_per_node:
-            lines.append(f"gpus-per-node={self.gpus_per_node}")
-        if requeue:
-            lines += ["requeue", "open-mode=append"]
-        if signal_s is not None:
-            lines.append(f"signal=B:USR2@{signal_s}")
-        for key, equals, value in (each.partition("=") for each in self.options):
-            if " " in value and value[0] not in _QUOTES:
-                value = shlex.quote(value)
-            lines.append(f"{key}{equals}{value}")
-        options = "".join(f"#SBATCH --{line}\n" for line in lines)
-        # Slurm gives the job our environment, in which these are for other commands.
-        others = [name for name in map(variable_of, (*HOST_NAMES, *WITHOUT_EFFECT)) if name in os.environ]
-        unset = f"unset {' '.join(others)}\n" if others else ""
-        return f"#!/bin/bash\n{options}{unset}exec {shlex.join(command)}\n"
+    job: SlurmJob
+    """With 0 nodes, their number was not given."""
 
     def select(self, ctx: typer.Context, values: Mapping[str, Any]) -> HostSelection:
         """Nodes of any name: which ones Slurm allocates, it decides later.
@@ -85,7 +40,7 @@ class SlurmJob:
             TfdistError: an option names hosts.
         """
         refuse(ctx, HOST_NAMES, "the nodes of the Slurm job are the hosts")
-        hosts = tuple(Host(f"node{number}", f"node{number}") for number in range(1, self.nodes + 1))
+        hosts = tuple(Host(f"node{number}", f"node{number}") for number in range(1, self.job.nodes + 1))
         return HostSelection(hosts, values.get("workers_per_host"))
 
     def submit(self, ctx: typer.Context, plan: PlanOn, policy: Policy, job: Request | None = None) -> None:
@@ -94,33 +49,34 @@ class SlurmJob:
         Raises:
             TfdistError: an option is wrong, or such nodes cannot run the command.
         """
-        if self.nodes < 1:
+        if self.job.nodes < 1:
             raise TfdistError("--nodes: missing option; give the number of nodes")
         check_parameters(ctx, "sbatch")
         selection = self.select(ctx, ctx.params)
-        raw = {host: imagined(host, self.gpus_per_node) for host in selection.hosts}
+        raw = {host: imagined(host, self.job.gpus_per_node) for host in selection.hosts}
         # a suite sets the number of workers of each arm
         planned = plan(raw if job is None else assign_slots(raw, selection.per_host, job.devices))
-        words = given_words(ctx, (*HOST_NAMES, *WITHOUT_EFFECT), "pass it with --env")
-        wrong = next((word for word in (*words, *self.options) if not is_utf8(word)), None)
-        if wrong is not None:
-            raise TfdistError(f"{wrong!r}: not valid UTF-8, as a batch script must be; use another name")
-        script = self.script(
-            str(ctx.params.get("name") or ctx.info_name),
-            ("tfdist", str(ctx.info_name), "--transport", "srun", *words),
-            requeue=ctx.params.get("requeue") is not None,
-            signal_s=signal_time_s(policy.grace_s) if planned.checkpointing is not None else None,
-        )
+        script = self._script(ctx, policy, saves=planned.checkpointing is not None)
         for line in (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings)):
             typer.echo(line, err=True)
         for name in (text.partition("=")[0] for text in secrets(ctx)):
             typer.echo(f"the value of {name} is not printed: set {name} before you submit the job", err=True)
         typer.echo(script, nl=False)
 
-
-def signal_time_s(grace_s: float) -> int:
-    """Seconds before the time limit at which a job is signalled, so that a save of `grace_s` seconds fits."""
-    return max(SAVE_S, EARLY_S + math.ceil(grace_s))
+    def _script(self, ctx: typer.Context, policy: Policy, *, saves: bool) -> str:
+        """The script; a job that `saves` checkpoints gets a signal in time."""
+        for_others = (*HOST_NAMES, *WITHOUT_EFFECT)
+        words = given_words(ctx, for_others, "pass it with --env")
+        wrong = next((word for word in (*words, *self.job.options) if not is_utf8(word)), None)
+        if wrong is not None:
+            raise TfdistError(f"{wrong!r}: not valid UTF-8, as a batch script must be; use another name")
+        return self.job.script(
+            str(ctx.params.get("name") or ctx.info_name),
+            ("tfdist", str(ctx.info_name), "--transport", slurm.TRANSPORT, *words),
+            requeue=ctx.params.get("requeue") is not None,
+            signal_s=signal_time_s(policy.grace_s) if saves else None,
+            unset=[name for name in map(variable_of, for_others) if name in os.environ],
+        )
 
 
 def parse_option(text: str) -> str:
@@ -139,17 +95,21 @@ def parse_option(text: str) -> str:
 
 def sbatch(
     ctx: typer.Context,
-    nodes: Annotated[int | None, option("--nodes", "Number of nodes.", SLURM)] = None,
-    gpus_per_node: Annotated[int, option("--gpus-per-node", "GPUs of each node. Default: none.", SLURM)] = 0,
-    partition: Annotated[str | None, option("--partition", "Partition. Default: that of the cluster.", SLURM)] = None,
-    time: Annotated[str | None, option("--time", "Time limit, as sbatch takes it: 30, 2:00:00, 1-0.", SLURM)] = None,
+    nodes: Annotated[int | None, option("--nodes", "Number of nodes.", slurm.NAME)] = None,
+    gpus_per_node: Annotated[int, option("--gpus-per-node", "GPUs of each node. Default: none.", slurm.NAME)] = 0,
+    partition: Annotated[
+        str | None, option("--partition", "Partition. Default: that of the cluster.", slurm.NAME)
+    ] = None,
+    time: Annotated[
+        str | None, option("--time", "Time limit, as sbatch takes it: 30, 2:00:00, 1-0.", slurm.NAME)
+    ] = None,
     exclusive: Annotated[
         bool,
-        option("--exclusive/--no-exclusive", "Whole nodes; else add --sbatch-option cpus-per-task=8.", SLURM),
+        option("--exclusive/--no-exclusive", "Whole nodes; else add --sbatch-option cpus-per-task=8.", slurm.NAME),
     ] = True,
     sbatch_option: Annotated[
         list[str] | None,
-        option("--sbatch-option", "Another option of sbatch, for example qos=high. Repeatable.", SLURM),
+        option("--sbatch-option", "Another option of sbatch, for example qos=high. Repeatable.", slurm.NAME),
     ] = None,
 ) -> None:
     """Print a Slurm batch script that runs another command.
@@ -177,4 +137,5 @@ def sbatch(
         raise TfdistError(f"--gpus-per-node {gpus_per_node}: must not be negative; omit it for none")
     refuse_tf_config()
     named = [f"{name}={value}" for name, value in (("partition", partition), ("time", time)) if value is not None]
-    ctx.obj = SlurmJob(nodes or 0, gpus_per_node, exclusive, (*named, *map(parse_option, sbatch_option or ())))
+    options = (*named, *map(parse_option, sbatch_option or ()))
+    schedule(ctx, Sbatch(SlurmJob(nodes or 0, gpus_per_node, exclusive, options)))

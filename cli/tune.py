@@ -18,7 +18,7 @@ from tfdist.bench.tune import tune as search
 from tfdist.cli import bench
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.run_argument import option_rows
-from tfdist.cli.scheduler import BenchPlan
+from tfdist.cli.scheduler import BenchPlan, scheduler_of
 from tfdist.cli.show.bench import refusals
 from tfdist.cli.show.output import finish
 from tfdist.cli.show.rows import echo_wrapped
@@ -146,8 +146,8 @@ def tune(
     refuse_tf_config()
     bench.refuse_suite(command)
     options = replace(bench.bench_options({**given, "suite": suite}, command), strategy=strategy)
-    if ctx.obj is not None:
-        ctx.obj.submit(ctx, lambda machines: _plan(options, machines), policy)
+    if (scheduler := scheduler_of(ctx)) is not None:
+        scheduler.submit(ctx, lambda machines: _plan(options, machines), policy)
         return
     run = partial(run_tune, options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
     finish(run, until_read=dry_run or json)

@@ -13,9 +13,10 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.hosts.locate import locate
-from tfdist.launch.hosts.parse import leaking_variables, read_hosts, slurm_hosts, with_groups
+from tfdist.launch.hosts.parse import read_hosts, with_groups
 from tfdist.launch.hosts.transport import TransportOptions, ssh_words
 from tfdist.launch.machine import WITHOUT_GPUS, Machine, Machines, assign_slots, machines_of, slots_of
+from tfdist.launch.schedulers.table import leaking_variables, with_transport
 from tfdist.strategies.options import option_words
 
 
@@ -175,13 +176,13 @@ def _check_commands(ssh: str, prefix: str | None) -> None:
 
 
 def _named_hosts(values: Mapping[str, Any], options: TransportOptions) -> tuple[Host, ...]:
-    """Hosts of --hosts or --hostfile; with srun by default those of the Slurm allocation."""
+    """Hosts of --hosts or --hostfile; with a scheduler's transport by default those of its job."""
     text = ",".join(values["hosts"]) if "hosts" in values else None
     file = values.get("hostfile")
     if text is not None and file is not None:
         raise TfdistError(f"{_written('hosts', values)} and {_written('hostfile', values)}: use only one of them")
-    in_slurm = options.transport == "srun"
-    if text is None and file is None and in_slurm:
-        text = ",".join(host.name for host in slurm_hosts(os.environ))
+    system = with_transport(options.transport)
+    if text is None and file is None and system is not None:
+        text = ",".join(system.nodes(os.environ))
     hosts = read_hosts(text, file, values.get("exclude", ()))
-    return with_groups(hosts, os.environ) if in_slurm else hosts
+    return hosts if system is None else with_groups(hosts, system.groups(os.environ))

@@ -14,6 +14,7 @@ from typing import Any
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.policy import RestartOn
 from tfdist.launch.quantities import parse_seconds, parse_size
+from tfdist.launch.schedulers.table import BATCH_SYSTEMS
 from tfdist.launch.text import did_you_mean
 from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.choice import field_types
@@ -159,7 +160,7 @@ HOST_OPTIONS = (
     Option("hostfile", HOSTS, "A host per line: [user@]host [slots=N] [role=ps] [addr=A] [port=P] [gpus=0,1] [python=P] [chdir=D].", Path),
     Option("exclude", HOSTS, "Do not use hosts that match, as 'node0*'. Repeatable.", list[str]),
     Option("workers_per_host", HOSTS, "Workers on each host. Default: one per GPU, or 1.", int),
-    Option("transport", HOSTS, "ssh (default), srun, exec:'kubectl exec -i {host} --', or shell:'ssh {host} apptainer exec tf.sif {command}'.", str),
+    Option("transport", HOSTS, f"ssh (default), {', '.join(system.TRANSPORT for system in BATCH_SYSTEMS)}, exec:'kubectl exec -i {{host}} --', or shell:'ssh {{host}} apptainer exec tf.sif {{command}}'.", str),
     Option("ssh", HOSTS, "OpenSSH client with options, as 'ssh -p 2222 -i key'; better in ~/.ssh/config.", str),
     Option("remote_prefix", HOSTS, "Words before the command on other hosts: 'module load cuda &&', 'apptainer exec tf.sif'.", str),
     Option("interface", HOSTS, "Network of the tasks and of NCCL on all hosts, as eth1.", str),

@@ -1,110 +1,16 @@
 """What `--resume` continues, and whether it can."""
 
 import os
-import signal
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tfdist.jobs.checkpoint_source import CheckpointSource, find_source, listing_of, no_checkpoint, read_saved_spec
-from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.recovery import AUTO, Recovery
-from tfdist.launch.diagnosis.history import Outcome
-from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.state import RunState, list_runs
-from tfdist.launch.text import last_line
 from tfdist.models.checkpoints import Checkpointing, check_empty, list_checkpoints
-
-JOB = "SLURM_JOB_ID"
-COUNT = "SLURM_RESTART_COUNT"
-"""How often Slurm has started the job again; not set at first."""
-ANSWER_S = 60.0
-"""Seconds for slurmctld to answer."""
-
-
-def check_requeue(most: int | None, recovery: Recovery, inherit: Inherit | None, *, own: bool) -> None:
-    """Refuse a --requeue that cannot work.
-
-    Args:
-        most: value of --requeue; None: not given.
-        recovery: the options about checkpoints.
-        inherit: other launchers start the other tasks of the job.
-        own: the program is the user's.
-
-    Raises:
-        TfdistError: the value is out of range, the requeued job would not find its checkpoint, or other tasks still
-            save theirs.
-    """
-    if most is None:
-        return
-    if most < 1:
-        raise TfdistError(f"--requeue {most}: must be at least 1; omit it to never requeue the job")
-    needed = [] if recovery.checkpoint_dir is not None else ["--checkpoint-dir DIR"]
-    if not (own or recovery.resume == AUTO):
-        needed.append(f"--resume {AUTO}")
-    if needed:
-        raise TfdistError(f"--requeue {most}: the job would start from step 0 again; add {' '.join(needed)}")
-    if inherit is not None:
-        raise TfdistError(
-            f"--requeue {most}: with {inherit.flag} each task has its own launcher, and the first one to end would "
-            f"requeue the job while others still save; omit it, or use --transport srun instead of {inherit.flag}"
-        )
-
-
-def check_slurm(most: int | None, environ: Mapping[str, str]) -> None:
-    """Refuse a --requeue, if it was given, outside a Slurm job.
-
-    Raises:
-        TfdistError: this is no Slurm job.
-    """
-    if most is not None and JOB not in environ:
-        raise TfdistError(f"--requeue {most}: not inside a Slurm job; submit one with 'tfdist sbatch', or omit it")
-
-
-@contextmanager
-def without_sigterm() -> Iterator[None]:
-    """Ignore SIGTERM, in programs that are started meanwhile, too.
-
-    Slurm sends it to all processes of a job that it requeues, perhaps before scontrol and this process have finished.
-    """
-    previous = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def requeue(outcome: Outcome, code: int, most: int, environ: Mapping[str, str]) -> str:
-    """Requeue this job if it ended with exit code 42. Returns what happened as one line; empty after another code.
-
-    Slurm ends the job then, this process included, and starts its script again later: call it `without_sigterm`.
-
-    Args:
-        outcome: of the tasks, all of which have ended.
-        code: the exit code of this process.
-        most: number of times that the job may be requeued.
-        environ: of this process.
-    """
-    if code != ExitCode.PREEMPTED:
-        return ""
-    count = int(environ.get(COUNT, "0"))
-    if outcome.signal == signal.SIGTERM:  # scancel, the time limit, or a preemption after which Slurm itself requeues
-        return "not requeued: SIGTERM has ended it"
-    if count >= most:
-        return f"not requeued: --requeue {most} is used up"
-    try:
-        words = ["scontrol", "requeue", environ[JOB]]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S)
-        failure = last_line(done.stderr) if done.returncode else ""
-    except OSError as error:
-        failure = f"scontrol: {error.strerror}"
-    except subprocess.TimeoutExpired:
-        failure = f"scontrol: no answer within {ANSWER_S:g} s"
-    if failure:
-        return f"not requeued: {failure}; run 'scontrol requeue {environ[JOB]}'"
-    return f"requeued ({count + 1} of {most})"
 
 
 def find_resumed(

@@ -5,12 +5,12 @@ import os
 import pwd
 import socket
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.hosts.transport import TransportOptions, ssh_words, transport_of
+from tfdist.launch.hosts.transport import Transport, TransportOptions, ssh_words, transport_of
 
 SSH_CONFIG_S = 10.0
 """Timeout of `ssh -G`. It only reads files, but a `Match exec` in them may be slow."""
@@ -33,7 +33,20 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
         raise TfdistError(
             f"{with_user.target}: --transport {options.transport} does not support users; remove {with_user.user}@"
         )
-    names = frozenset() if transport.has_template else local_names()
+    marked = _marked(hosts, frozenset() if transport.has_template else local_names())
+    configs = _ssh_configs([host for host in marked if not host.local], options) if transport.is_ssh else {}
+    located = [
+        replace(host, chdir=host.chdir or options.chdir)
+        if host.local
+        else _reached(host, transport, options, configs.get(host.name, {}))
+        for host in marked
+    ]
+    peer = next((host.address for host in located if not host.local), None)
+    return tuple(host if host.address else replace(host, address=address_towards(peer)) for host in located)
+
+
+def _marked(hosts: Sequence[Host], names: Collection[str]) -> list[Host]:
+    """The hosts, of which at most one, with the current user, is this machine."""
     marked = [replace(host, local=is_local(host.name, names)) for host in hosts]
     here = [host for host in marked if host.local]
     if len(here) > 1:
@@ -45,33 +58,23 @@ def locate(hosts: Sequence[Host], options: TransportOptions) -> tuple[Host, ...]
                 f"{host.target} is this machine, where tasks run as the current user; "
                 f"remove {host.user}@, or run tfdist as {host.user}"
             )
-    remote = [host for host in marked if not host.local]
-    configs: dict[str, dict[str, str]] = {}
-    if transport.is_ssh:
-        from concurrent.futures import ThreadPoolExecutor  # only jobs on other hosts need it
+    return marked
 
-        with ThreadPoolExecutor(MAX_PROCESSES) as pool:
-            found = pool.map(lambda host: _ssh_config(host, options), remote)  # the first failure cancels the others
-            configs = dict(zip((host.name for host in remote), found, strict=True))
-    located = []
-    for host in marked:
-        host = replace(host, chdir=host.chdir or options.chdir)
-        if not host.local:
-            config = configs.get(host.name, {})
-            gateway = config.get("proxyjump", "") or config.get("proxycommand", "")
-            host = replace(
-                host,
-                address=host.address or config.get("hostname", host.name),
-                gateway="" if gateway == "none" else gateway,
-                prefix=transport.prefix(host, options),
-                needs_quoting=transport.needs_quoting,
-                needs_shield=transport.needs_shield,
-                remote_prefix=options.remote_prefix,
-                python=host.python or options.python,
-            )
-        located.append(host)
-    peer = next((host.address for host in located if not host.local), None)
-    return tuple(host if host.address else replace(host, address=address_towards(peer)) for host in located)
+
+def _reached(host: Host, transport: Transport, options: TransportOptions, config: Mapping[str, str]) -> Host:
+    """Another host, with how to reach it; `config` is its ssh configuration."""
+    gateway = config.get("proxyjump", "") or config.get("proxycommand", "")
+    return replace(
+        host,
+        address=host.address or config.get("hostname", host.name),
+        gateway="" if gateway == "none" else gateway,
+        prefix=transport.prefix(host, options),
+        needs_quoting=transport.needs_quoting,
+        needs_shield=transport.needs_shield,
+        remote_prefix=options.remote_prefix,
+        python=host.python or options.python,
+        chdir=host.chdir or options.chdir,
+    )
 
 
 def local_names() -> frozenset[str]:
@@ -100,6 +103,15 @@ def is_local(name: str, names: Collection[str]) -> bool:
     except ValueError:
         return False
     return bool(names) and (address.is_loopback or str(address) in names)
+
+
+def _ssh_configs(hosts: Sequence[Host], options: TransportOptions) -> Mapping[str, Mapping[str, str]]:
+    """The ssh configuration of each host, by name."""
+    from concurrent.futures import ThreadPoolExecutor  # only jobs on other hosts need it
+
+    with ThreadPoolExecutor(MAX_PROCESSES) as pool:
+        found = pool.map(lambda host: _ssh_config(host, options), hosts)  # the first failure cancels the others
+        return dict(zip((host.name for host in hosts), found, strict=True))
 
 
 def _ssh_config(host: Host, options: TransportOptions) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Where hosts come from: `--hosts` with entries `[user@]host[:slots]`, a hostfile, or the variables of a Slurm job."""
+"""Where hosts come from: `--hosts` with entries `[user@]host[:slots]`, or a hostfile."""
 
 import ipaddress
 import re
@@ -11,42 +11,23 @@ from typing import Any
 
 from tfdist.launch.cluster import ROLES
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.host_list import FORBIDDEN_IN_NAMES, MAX_HOSTS, entries, expand
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.json_files import read_input
-from tfdist.launch.text import CONTROLS, check_name, shortened
+from tfdist.launch.text import check_name, shortened
 
-MAX_HOSTS = 10_000
-"""Upper limit of hosts and of slots, to catch typos like `node[1-99999999]`."""
 KEYS = ("slots", "role", "addr", "port", "gpus", "python", "chdir")
 """Settings of a line in a hostfile."""
 SLOTS = "number of slots"
-FORBIDDEN_IN_NAMES = re.compile(rf"[\s{CONTROLS}\[\]'\"\\;|&$`<>(){{}}!*?,=#]")
-"""Characters that no host name and no user name may contain."""
-NODES = "SLURM_JOB_NODELIST"
-"""The nodes of the job; of a heterogeneous job only those of group 0, or none."""
-GROUPS = "SLURM_HET_SIZE"
-"""Number of groups of a heterogeneous job; other jobs do not have it."""
-LEAKING = (
-    "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_EXACT", "SLURM_NTASKS*", "SLURM_GPUS*",
-    "SLURM_GPU_BIND", "SLURM_MEM_*", "SLURM_HINT", "SLURM_THREADS_PER_CORE", "SLURM_DISTRIBUTION",
-)  # fmt: skip
-"""Options of the batch job that srun takes from its environment, too. They would shrink an agent's step to some of the
-node's CPUs and GPUs, or make srun fail (https://slurm.schedmd.com/srun.html#SECTION_INPUT-ENVIRONMENT-VARIABLES)."""
 
 
 def parse_hosts(text: str, source: str = "--hosts") -> tuple[Host, ...]:
-    """The hosts in a list like `a,b:2,user@c,node[01-03,10]`, as in `--hosts` and in Slurm.
+    """The hosts in a list like `a,b:2,user@c,node[01-03,10]`, as in `--hosts`.
 
     Raises:
         TfdistError: the list or an entry is empty or invalid. The message starts with `source`.
     """
-    entries = [entry.strip() for entry in re.split(r",(?![^\[]*\])", text)]
-    if not any(entries):
-        raise TfdistError(f"{source} {text!r}: no hosts; list at least one, for example h1,h2:2")
-    if not all(entries):
-        raise TfdistError(f"{source} {text!r}: empty entry; remove the extra comma")
-    targets = [target for entry in entries for target in expand(entry, source)]
-    return check_unique((f"{source} {text}", _parse_target(target, source)) for target in targets)
+    return check_unique((f"{source} {text}", _parse_target(target, source)) for target in entries(text, source))
 
 
 def check_unique(hosts: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
@@ -61,29 +42,6 @@ def check_unique(hosts: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
             raise TfdistError(f"{source}: duplicate host {host.name}; list it once, with {host.name}:2 for two workers")
         unique[host.name.lower()] = host
     return tuple(unique.values())
-
-
-def expand(entry: str, source: str) -> list[str]:
-    """The names in `node[01-03,10]`: leading zeros are kept, several ranges multiply. `[::1]` is not a range.
-
-    Raises:
-        TfdistError: a range is descending, or there are more than MAX_HOSTS names.
-    """
-    match = re.search(r"\[([0-9]{1,18}(?:-[0-9]{1,18})?(?:,[0-9]{1,18}(?:-[0-9]{1,18})?)*)\]", entry)
-    if match is None:
-        return [entry]
-    numbers: list[str] = []
-    for part in match[1].split(","):
-        first, _, last = part.partition("-")
-        last = last or first
-        if int(first) > int(last):
-            raise TfdistError(f"{source} {entry}: the range {part} is descending; write {last}-{first}")
-        end = min(int(last), int(first) + MAX_HOSTS)  # more are refused below
-        numbers += [str(number).zfill(len(first)) for number in range(int(first), end + 1)]
-    tails = expand(entry[match.end() :], source)
-    if len(numbers) * len(tails) > MAX_HOSTS:
-        raise TfdistError(f"{source} {entry}: more than {MAX_HOSTS} hosts; shorten the ranges")
-    return [entry[: match.start()] + number + tail for number in numbers for tail in tails]
 
 
 def _parse_target(text: str, source: str) -> Host:
@@ -212,48 +170,18 @@ def read_hosts(hosts: str | None, hostfile: Path | None, exclude: Sequence[str] 
     return selected
 
 
-def leaking_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables of `environ` that srun must not see, sorted."""
-    return tuple(sorted(name for name in environ if any(fnmatchcase(name, pattern) for pattern in LEAKING)))
-
-
-def slurm_hosts(environ: Mapping[str, str]) -> tuple[Host, ...]:
-    """The hosts of the current allocation in Slurm's order; those of a heterogeneous job group by group.
-
-    Source: https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES and
-    https://slurm.schedmd.com/heterogeneous_jobs.html#env_var.
-
-    Raises:
-        TfdistError: not inside an allocation, or two groups share a node.
-    """
-    if GROUPS not in environ:
-        if not environ.get(NODES):
-            raise TfdistError(
-                "--transport srun: not inside a Slurm allocation; start one with 'salloc' or 'sbatch', or add --hosts"
-            )
-        return parse_hosts(environ[NODES], NODES)
-    hosts: dict[str, Host] = {}
-    for group in range(int(environ[GROUPS])):
-        variable = f"{NODES}_HET_GROUP_{group}"
-        for host in parse_hosts(environ.get(variable, ""), variable):
-            if host.name in hosts:
-                raise TfdistError(
-                    f"{variable} {host.name}: also in group {hosts[host.name].het_group}; "
-                    "request each group with --exclusive, so that no two share a node"
-                )
-            hosts[host.name] = replace(host, het_group=group)
-    return tuple(hosts.values())
-
-
-def with_groups(hosts: Sequence[Host], environ: Mapping[str, str]) -> tuple[Host, ...]:
+def with_groups(hosts: Sequence[Host], groups: Mapping[str, int]) -> tuple[Host, ...]:
     """These hosts with their groups, if the current job is heterogeneous.
 
+    Args:
+        hosts: some hosts of the job.
+        groups: the group of each host of the job; empty if it has only one.
+
     Raises:
-        TfdistError: a host is in none of the groups, or two groups share a node.
+        TfdistError: a host is in none of the groups.
     """
-    if GROUPS not in environ:
+    if not groups:
         return tuple(hosts)
-    groups = {host.name: host.het_group for host in slurm_hosts(environ)}
     for host in hosts:
         if host.name not in groups:
             raise TfdistError(f"{host.name}: not a node of this heterogeneous job; use {', '.join(groups)}")

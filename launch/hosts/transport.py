@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.redact import redact_command
+from tfdist.launch.schedulers.table import BATCH_SYSTEMS, BatchSystem
 
 CONNECT_TIMEOUT_S = 8
 _LONGEST = 200  # characters of a line in a message
@@ -20,7 +21,7 @@ class TransportOptions:
     """The user's choices for all hosts."""
 
     transport: str = "ssh"
-    """`ssh`, `srun`, or `exec:` or `shell:` and a command that contains {host}."""
+    """`ssh`, that of a scheduler, or `exec:` or `shell:` and a command that contains {host}."""
     ssh: str = "ssh"
     """The ssh client, with options of its own."""
     remote_prefix: str = ""
@@ -30,7 +31,7 @@ class TransportOptions:
     chdir: str = ""
     """Default of `Host.chdir`."""
     unset: tuple[str, ...] = ()
-    """Variables of our environment that srun must not see."""
+    """Variables of our environment that no step of a scheduler's job may see."""
 
 
 def ssh(host: Host, options: TransportOptions) -> tuple[str, ...]:
@@ -52,19 +53,6 @@ def ssh_words(text: str) -> list[str]:
         ValueError: an open quote.
     """
     return [text] if os.path.isfile(text) else shlex.split(text)  # noqa: PTH113 - Path raises if a command is too long for a name
-
-
-def srun(host: Host, options: TransportOptions) -> tuple[str, ...]:
-    """A job step in the current Slurm allocation, with all of its resources on that node, beside other steps.
-
-    With `--export=ALL`, a SLURM_EXPORT_ENV=NONE of the job does not hide the user's environment; with `--mem=0`, a step
-    without memory of its own does not wait for that of others.
-    """
-    unset = tuple(word for name in options.unset for word in ("-u", name))
-    group = () if host.het_group is None else (f"--het-group={host.het_group}",)
-    step = ("--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--mem=0", "--mpi=none", "--export=ALL")
-    prefix = ("env", *unset) if unset else ()
-    return (*prefix, "srun", *group, *step, "--quiet", "--job-name=tfdist", f"--nodelist={host.name}")
 
 
 def custom(host: Host, options: TransportOptions) -> tuple[str, ...]:
@@ -105,9 +93,17 @@ class Transport:
     """`Host.needs_shield` of its hosts."""
 
 
+def _steps(system: BatchSystem) -> Transport:
+    """A step of the scheduler's current job on each host."""
+    return Transport(
+        lambda host, options: system.step(host.name, host.het_group, options.unset),
+        needs_shield=system.STEP_DIES_ON_SIGTERM,
+    )
+
+
 TRANSPORTS: Mapping[str, Transport] = {
     "ssh": Transport(ssh, needs_quoting=True, is_ssh=True),
-    "srun": Transport(srun, needs_shield=True),
+    **{system.TRANSPORT: _steps(system) for system in BATCH_SYSTEMS},
     "exec": Transport(custom, has_template=True),
     "shell": Transport(custom, has_template=True, needs_quoting=True),
 }
@@ -122,8 +118,9 @@ def transport_of(options: TransportOptions) -> Transport:
     kind, colon, command = options.transport.partition(":")
     flag = f"--transport {options.transport}"
     if kind not in TRANSPORTS or TRANSPORTS[kind].has_template != bool(colon):
+        names = ", ".join(name for name, transport in TRANSPORTS.items() if not transport.has_template)
         raise TfdistError(
-            f"{flag}: unknown transport; use ssh, srun, a command like exec:'kubectl exec -i {{host}} --', "
+            f"{flag}: unknown transport; use {names}, a command like exec:'kubectl exec -i {{host}} --', "
             "or one for a shell on the host like shell:'ssh {host} apptainer exec tf.sif {command}'"
         )
     if not colon:

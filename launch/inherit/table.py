@@ -1,13 +1,13 @@
 """The launchers that describe a cluster in the environment: the variables of each, how to read them, and addresses."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.launch.cluster import Cluster, Task, check_ports, parse_tf_config
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.host_list import place_in
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.hosts.parse import parse_hosts
+from tfdist.launch.schedulers import slurm
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import check_name
 from tfdist.launch.typed_json import from_json, parse_json
@@ -70,13 +70,13 @@ class SourceName(StrEnum):
 
 
 _SKYPILOT_NODES, _SKYPILOT_RANK = "SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"
-_SLURM_NODES, _SLURM_RANK = "SLURM_STEP_NODELIST", "SLURM_PROCID"
-_SLURM_TASKS, _SLURM_NODE = "SLURM_STEP_TASKS_PER_NODE", "SLURMD_NODENAME"
-_SLURM_FIX = "run 'srun tfdist launch --inherit slurm' with --distribution=block, and without --het-group"
 _SAGEMAKER_HOSTS, _SAGEMAKER_HOST = "SM_HOSTS", "SM_CURRENT_HOST"
 _VERTEX = "CLUSTER_SPEC"
 """Source: https://cloud.google.com/vertex-ai/docs/training/distributed-training"""
 _VERTEX_ROLES = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2": "ps", "workerpool3": "evaluator"}
+
+
+Reader = Callable[[Mapping[str, str], int | None], tuple[Cluster, Task]]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Source:
 
     variables: tuple[str, ...]
     """All of them are needed. The first one has the cluster."""
-    read: Callable[[Mapping[str, str], int | None], tuple[Cluster, Task]]
+    read: Reader
     """Reads the environment and the value of --port."""
     has_ports: bool = False
 
@@ -102,8 +102,18 @@ class ClusterRole:
     """The task as the environment names it."""
 
 
-def _read_sagemaker(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
-    """The hosts as workers, in SageMaker's order.
+def _workers(read: Callable[[Mapping[str, str]], tuple[Sequence[str], int]]) -> Reader:
+    """A reader of an environment that has the host of each worker, and the index of this one."""
+
+    def read_cluster(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
+        hosts, index = read(environ)
+        return workers_on(hosts, port), Task("worker", index)
+
+    return read_cluster
+
+
+def _read_sagemaker(environ: Mapping[str, str]) -> tuple[Sequence[str], int]:
+    """The hosts in SageMaker's order.
 
     Source: https://github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md
 
@@ -121,11 +131,11 @@ def _read_sagemaker(environ: Mapping[str, str], port: int | None) -> tuple[Clust
         )
     if host not in hosts:
         raise TfdistError(f"{_SAGEMAKER_HOST}={host}: not one of {_SAGEMAKER_HOSTS}={text}; correct one of them")
-    return workers_on(hosts, port), Task("worker", hosts.index(host))
+    return hosts, hosts.index(host)
 
 
-def _read_skypilot(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
-    """The nodes as workers, in SkyPilot's order.
+def _read_skypilot(environ: Mapping[str, str]) -> tuple[Sequence[str], int]:
+    """The nodes in SkyPilot's order.
 
     Source: https://docs.skypilot.co/en/stable/running-jobs/environment-variables.html
 
@@ -133,41 +143,7 @@ def _read_skypilot(environ: Mapping[str, str], port: int | None) -> tuple[Cluste
         TfdistError: the rank is not that of a node.
     """
     nodes = environ[_SKYPILOT_NODES].split()
-    rank = _rank(environ, _SKYPILOT_RANK, len(nodes), f"nodes of {_SKYPILOT_NODES}; unset both")
-    return workers_on(nodes, port), Task("worker", rank)
-
-
-def _rank(environ: Mapping[str, str], variable: str, count: int, what: str) -> int:
-    """The number in a variable, below `count`."""
-    rank = environ[variable]
-    if not rank.isdecimal() or int(rank) >= count:
-        raise TfdistError(f"{variable}={rank}: not one of the {count} {what}")
-    return int(rank)
-
-
-def _read_slurm(environ: Mapping[str, str], port: int | None) -> tuple[Cluster, Task]:
-    """The tasks of this step as workers, in order of their rank: the tasks of the first node come first.
-
-    Source: the output environment variables of srun (https://slurm.schedmd.com/srun.html).
-
-    Raises:
-        TfdistError: a variable is malformed, or the step distributes its tasks over the nodes in another way.
-    """
-    nodes = [host.name for host in parse_hosts(environ[_SLURM_NODES], _SLURM_NODES)]
-    text = environ.get(_SLURM_TASKS, f"1(x{len(nodes)})")  # 2(x3),1 is 2, 2, 2, 1
-    parts = [re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part) for part in text.split(",")]
-    if not all(parts):
-        raise TfdistError(f"{_SLURM_TASKS}={text!r}: must be numbers as in 2(x3),1; {_SLURM_FIX}")
-    counts: list[int] = []
-    for part in filter(None, parts):
-        counts += [int(part[1])] * int(part[2] or 1)
-    if len(counts) != len(nodes):
-        raise TfdistError(f"{_SLURM_TASKS}={text}: not a number for each node of {environ[_SLURM_NODES]}; {_SLURM_FIX}")
-    hosts = [node for node, count in zip(nodes, counts, strict=True) for _ in range(count)]
-    rank = _rank(environ, _SLURM_RANK, len(hosts), f"tasks of this step; {_SLURM_FIX}")
-    if environ.get(_SLURM_NODE, hosts[rank]) != hosts[rank]:
-        raise TfdistError(f"{_SLURM_RANK}={rank} runs on {environ[_SLURM_NODE]}, not on {hosts[rank]}; {_SLURM_FIX}")
-    return workers_on(hosts, port), Task("worker", rank)
+    return nodes, place_in(environ, _SKYPILOT_RANK, len(nodes), f"nodes of {_SKYPILOT_NODES}; unset both")
 
 
 SOURCES: Mapping[SourceName, Source] = {
@@ -175,9 +151,9 @@ SOURCES: Mapping[SourceName, Source] = {
     SourceName.VERTEX: Source(
         (_VERTEX,), lambda env, _: parse_tf_config(env[_VERTEX], _VERTEX, _VERTEX_ROLES), has_ports=True
     ),
-    SourceName.SAGEMAKER: Source((_SAGEMAKER_HOSTS, _SAGEMAKER_HOST), _read_sagemaker),
-    SourceName.SKYPILOT: Source((_SKYPILOT_NODES, _SKYPILOT_RANK), _read_skypilot),
-    SourceName.SLURM: Source((_SLURM_NODES, _SLURM_RANK), _read_slurm),
+    SourceName.SAGEMAKER: Source((_SAGEMAKER_HOSTS, _SAGEMAKER_HOST), _workers(_read_sagemaker)),
+    SourceName.SKYPILOT: Source((_SKYPILOT_NODES, _SKYPILOT_RANK), _workers(_read_skypilot)),
+    SourceName.SLURM: Source(slurm.STEP_VARIABLES, _workers(slurm.tasks_of_step)),
 }
 """Environments in the order of `detect`: a scheduler's variables are also in that of the launchers that it runs."""
 

@@ -1,12 +1,11 @@
 """`tfdist sbatch`: the script that it prints, and what it refuses."""
 
 import shlex
-import subprocess
 
 import pytest
 
 from tfdist.cli.command import run
-from tfdist.cli.sbatch import SlurmJob, parse_option, signal_time_s
+from tfdist.cli.sbatch import parse_option
 from tfdist.launch.errors import TfdistError
 
 
@@ -209,60 +208,6 @@ def test_the_name_of_the_job_can_be_chosen(capsys):
     assert [line for line in lines if "job-name" in line] == ["#SBATCH --job-name=night"]
 
 
-COMMAND = ("tfdist", "launch", "--transport", "srun", "--", "python", "it's; a $HOME.py")
-
-
-def test_the_shortest_script():
-    assert SlurmJob(2).script("one", ("tfdist", "launch")) == (
-        "#!/bin/bash\n#SBATCH --job-name=one\n#SBATCH --nodes=2\n#SBATCH --exclusive\nexec tfdist launch\n"
-    )
-
-
-def test_a_script_with_everything():
-    job = SlurmJob(4, 8, exclusive=False, options=("time=1-0", "qos=high"))
-    assert job.script("a b", COMMAND, requeue=True, signal_s=180).splitlines() == [
-        "#!/bin/bash",
-        "#SBATCH --job-name='a b'",
-        "#SBATCH --nodes=4",
-        "#SBATCH --gpus-per-node=8",
-        "#SBATCH --requeue",
-        "#SBATCH --open-mode=append",
-        "#SBATCH --signal=B:USR2@180",
-        "#SBATCH --time=1-0",
-        "#SBATCH --qos=high",
-        """exec tfdist launch --transport srun -- python 'it'"'"'s; a $HOME.py'""",
-    ]
-
-
-def test_a_value_with_blanks_is_quoted():
-    job = SlurmJob(1, options=("comment=a b", "output='my log'", "nodelist=h[1-4]", "exclusive"))
-    lines = job.script("one", COMMAND).splitlines()
-    assert lines[4:-1] == [
-        "#SBATCH --comment='a b'",
-        "#SBATCH --output='my log'",
-        "#SBATCH --nodelist=h[1-4]",
-        "#SBATCH --exclusive",
-    ]
-
-
-def test_variables_for_other_commands_do_not_reach_the_job(monkeypatch):
-    monkeypatch.setenv("TFDIST_HOSTS", "h1,h2")
-    monkeypatch.setenv("TFDIST_DETACH", "1")
-    monkeypatch.setenv("TFDIST_BATCH_SIZE", "8")
-    assert SlurmJob(1).script("one", COMMAND).splitlines()[-2] == "unset TFDIST_HOSTS TFDIST_DETACH"
-
-
-def test_the_shell_starts_the_command_with_these_words_and_the_scripts_pid(tmp_path):
-    show = ("sh", "-c", 'printf "%s\\n" $$ "$@"', "sh", "it's; a $HOME", "")
-    with subprocess.Popen(["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
-        out, _ = shell.communicate(SlurmJob(1).script("x", show), timeout=30)
-    assert out.splitlines() == [str(shell.pid), "it's; a $HOME", ""]
-
-
-def test_the_signal_comes_early_enough_for_the_grace_period():
-    assert [signal_time_s(seconds) for seconds in (5.0, 120.0, 120.5, 600.0)] == [180, 180, 181, 660]
-
-
 def test_options_of_sbatch_are_written_with_hyphens_or_without():
     assert [parse_option(text) for text in ("qos=high", "--mem=1G", "contiguous", "comment=a b")] == [
         "qos=high", "mem=1G", "contiguous", "comment=a b",
@@ -278,11 +223,3 @@ def test_what_is_no_long_option_is_refused(text):
 def test_an_option_that_tfdist_has_itself_is_refused():
     with pytest.raises(TfdistError, match="--sbatch-option nodes=3: use --nodes"):
         parse_option("nodes=3")
-
-
-@pytest.mark.parametrize(
-    ("name", "options"), [("x\ncommand #", ()), ("x\x85y", ()), ("x", ("qos=a\rb",)), ("x", ("a\u2028b",))]
-)
-def test_nothing_ends_the_comment_of_an_option(name, options):
-    with pytest.raises(TfdistError, match=r"sbatch '.*\\.*': has a line break or another control character"):
-        SlurmJob(1, options=options).script(name, COMMAND)

@@ -144,6 +144,14 @@ def test_multiworker_trains_in_an_allocation(jobs):
     assert [plan["host"] for plan in json.loads((run_dir / "cluster.json").read_text())] == ["h1", "h2"]
 
 
+def test_sbatch_reads_the_value_of_an_option_as_it_was_given(jobs):
+    comment = 'it\'s #1:  "a\\b" \u00e9'
+    job = jobs.submit(
+        "--nodes", "1", "--sbatch-option", "hold", "--sbatch-option", f"comment={comment}", "launch", "--", "true"
+    )
+    assert jobs.run("squeue", "--noheader", f"--jobs={job}", "--format=%k") == f"{comment}\n"
+
+
 def test_tasks_have_all_cores_of_their_nodes_whatever_the_batch_job_asked_for(jobs):
     leaking = {
         "SLURM_CPUS_PER_TASK": "2", "SRUN_CPUS_PER_TASK": "2", "SLURM_EXACT": "1", "SLURM_NTASKS_PER_NODE": "3",

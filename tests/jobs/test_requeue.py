@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tfdist.cli.command import run
-from tfdist.jobs.resume_source import requeue
+from tfdist.jobs.requeue import requeue
 from tfdist.launch.diagnosis.history import Outcome, Status
 
 SAVED = Outcome(Status.INTERRUPTED, 42, "interrupted by SIGUSR2: saved step 7", signal=signal.SIGUSR2)

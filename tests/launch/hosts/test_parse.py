@@ -6,17 +6,7 @@ from hypothesis import strategies as st
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.hosts.locate import locate
-from tfdist.launch.hosts.parse import (
-    expand,
-    leaking_variables,
-    parse_hostfile,
-    parse_hosts,
-    read_hosts,
-    slurm_hosts,
-    with_groups,
-)
-from tfdist.launch.hosts.transport import TransportOptions
+from tfdist.launch.hosts.parse import parse_hostfile, parse_hosts, read_hosts, with_groups
 from tfdist.launch.text import has_controls
 
 from .samples import ANY_TEXT, names, sane
@@ -182,21 +172,6 @@ def test_ipv6_in_brackets_with_and_without_slots():
     assert hosts == (Host("::1"), Host("2001:db8::7", slots=2), Host("fe80::1%eth0", user="me"))
 
 
-@pytest.mark.parametrize(
-    ("entry", "expanded"),
-    [
-        ("node[01-03,10]", ["node01", "node02", "node03", "node10"]),
-        ("n[8-11]", ["n8", "n9", "n10", "n11"]),
-        ("n[3,1,2]", ["n3", "n1", "n2"]),
-        ("r[1-2]n[1-2].lan:4", ["r1n1.lan:4", "r1n2.lan:4", "r2n1.lan:4", "r2n2.lan:4"]),
-        ("[::1]", ["[::1]"]),
-        ("plain", ["plain"]),
-    ],
-)
-def test_ranges_expand_in_order_with_leading_zeros(entry, expanded):
-    assert expand(entry, "--hosts") == expanded
-
-
 def test_commas_inside_a_range_do_not_separate_hosts():
     assert names(parse_hosts("a,node[01-02,05]:2,b")) == ["a", "node01", "node02", "node05", "b"]
     assert [host.slots for host in parse_hosts("n[1-2]:2,b")] == [2, 2, None]
@@ -277,64 +252,12 @@ def test_control_characters_are_in_no_name(name):
         parse_hosts(name)
 
 
-# --- Slurm
-
-HET = {
-    "SLURM_JOB_NODELIST": "gpu[1-2]",
-    "SLURM_HET_SIZE": "2",
-    "SLURM_JOB_NODELIST_HET_GROUP_0": "gpu[1-2]",
-    "SLURM_JOB_NODELIST_HET_GROUP_1": "cpu7",
-}
-
-
-def test_the_hosts_are_those_of_the_allocation_in_order():
-    hosts = slurm_hosts({"SLURM_JOB_NODELIST": "gpu[09-10,03],login1"})
-    assert names(hosts) == ["gpu09", "gpu10", "gpu03", "login1"]
-    assert {host.het_group for host in hosts} == {None}
-    assert [host.address for host in locate(hosts, TransportOptions(transport="srun"))] == names(hosts)
-
-
-@pytest.mark.parametrize("environ", [{}, {"SLURM_JOB_NODELIST": ""}])
-def test_outside_of_an_allocation_there_are_none(environ):
-    with pytest.raises(TfdistError, match="salloc"):
-        slurm_hosts(environ)
-
-
-def test_a_heterogeneous_job_has_the_hosts_of_all_groups():
-    of_salloc = {name: value for name, value in HET.items() if name != "SLURM_JOB_NODELIST"}
-    for environ in (HET, of_salloc):
-        hosts = slurm_hosts(environ)
-        assert [(host.name, host.het_group) for host in hosts] == [("gpu1", 0), ("gpu2", 0), ("cpu7", 1)]
-
-
-def test_hosts_that_are_named_get_their_groups():
-    hosts = with_groups(parse_hosts("cpu7:2,gpu1"), HET)
+def test_hosts_of_a_heterogeneous_job_get_their_groups():
+    hosts = with_groups(parse_hosts("cpu7:2,gpu1"), {"gpu1": 0, "gpu2": 0, "cpu7": 1})
     assert [(host.name, host.slots, host.het_group) for host in hosts] == [("cpu7", 2, 1), ("gpu1", None, 0)]
     assert [host.het_group for host in with_groups(parse_hosts("cpu7"), {})] == [None]
 
 
 def test_a_host_of_no_group_is_refused():
-    with pytest.raises(TfdistError, match="gpu3: not a node of this heterogeneous job; use gpu1, gpu2, cpu7"):
-        with_groups(parse_hosts("gpu1,gpu3"), HET)
-
-
-def test_a_node_of_two_groups_is_refused():
-    shared = {**HET, "SLURM_JOB_NODELIST_HET_GROUP_1": "gpu2"}
-    with pytest.raises(TfdistError, match="HET_GROUP_1 gpu2: also in group 0; request each group with --exclusive"):
-        slurm_hosts(shared)
-
-
-def test_a_group_without_a_list_of_nodes_is_named():
-    missing = {name: value for name, value in HET.items() if not name.endswith("_1")}
-    with pytest.raises(TfdistError, match="SLURM_JOB_NODELIST_HET_GROUP_1 '': no hosts"):
-        slurm_hosts(missing)
-
-
-def test_variables_that_change_a_step_leak_and_those_of_the_job_do_not():
-    leaking = {
-        "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_EXACT", "SLURM_NTASKS",
-        "SLURM_NTASKS_PER_NODE", "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPU_BIND", "SLURM_MEM_PER_CPU",
-        "SLURM_MEM_PER_NODE", "SLURM_MEM_BIND", "SLURM_HINT", "SLURM_THREADS_PER_CORE", "SLURM_DISTRIBUTION",
-    }  # fmt: skip
-    kept = {"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_CONF", "SLURM_RESTART_COUNT", "PATH", "CUDA_VISIBLE_DEVICES"}
-    assert set(leaking_variables(dict.fromkeys(leaking | kept, "1"))) == leaking
+    with pytest.raises(TfdistError, match="gpu3: not a node of this heterogeneous job; use gpu1, cpu7"):
+        with_groups(parse_hosts("gpu1,gpu3"), {"gpu1": 0, "cpu7": 1})

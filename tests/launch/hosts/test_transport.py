@@ -18,10 +18,10 @@ from tfdist.launch.hosts.transport import (
     command_on,
     connection_problem,
     custom,
-    srun,
     ssh,
     transport_of,
 )
+from tfdist.launch.schedulers import slurm
 
 # --- prefixes
 
@@ -88,22 +88,11 @@ def test_nothing_is_forwarded_to_a_host_unless_the_command_line_asks_for_it(tmp_
         assert printed <= set(shown.stdout.splitlines())
 
 
-def test_srun_starts_a_step_with_all_of_the_node_beside_other_steps():
-    argv = srun(Host("gpu07"), TransportOptions(transport="srun"))
-    assert argv[0] == "srun"
-    assert {"--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--nodelist=gpu07"} <= set(argv)
-    assert {"--mem=0", "--mpi=none", "--export=ALL"} <= set(argv)
-    assert not any(word.startswith("--het-group") for word in argv)
-
-
-def test_srun_starts_the_step_in_the_group_of_the_node():
-    assert "--het-group=1" in srun(Host("cpu7", het_group=1), TransportOptions(transport="srun"))
-    assert "--het-group=0" in srun(Host("gpu1", het_group=0), TransportOptions(transport="srun"))
-
-
-def test_srun_does_not_see_the_variables_that_are_unset():
-    argv = srun(Host("gpu07"), TransportOptions(transport="srun", unset=("SLURM_EXACT", "SLURM_NTASKS")))
-    assert argv[:6] == ("env", "-u", "SLURM_EXACT", "-u", "SLURM_NTASKS", "srun")
+def test_the_transport_of_a_scheduler_starts_a_step_in_the_group_of_the_host():
+    options = TransportOptions(transport="srun", unset=("SLURM_EXACT",))
+    host = Host("cpu7", het_group=1)
+    assert transport_of(options).prefix(host, options) == slurm.step("cpu7", 1, ("SLURM_EXACT",))
+    assert transport_of(options).needs_shield
 
 
 def test_a_custom_command_gets_the_host_name_in_place_of_host():
