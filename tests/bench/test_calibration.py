@@ -43,6 +43,7 @@ def test_a_gate_has_the_starts_that_it_needs_to_find_twice_its_bound() -> None:
     assert found.called_different <= 0.05 + TOLERANCE
 
 
+@pytest.mark.thorough
 def test_two_versions_have_the_starts_that_the_noise_asks_for() -> None:
     quiet = shares_of_versions(Scenario(2, 0.01, incarnations=MOST_STARTS, precision=PRECISION), BENCHES)
     noisy = shares_of_versions(Scenario(2, 0.023, 0.06, incarnations=MOST_STARTS, precision=PRECISION), BENCHES)

@@ -213,6 +213,7 @@ def bench(generator: random.Random, starts: int, sd: float) -> Iterator[tuple[in
             yield start, lambda arm: luck[arm] * drift * generator.gauss(1, 0.03)  # noqa: B023
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("starts", "sd", "most"),

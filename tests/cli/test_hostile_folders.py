@@ -317,6 +317,7 @@ def test_no_folder_of_a_bench_ends_a_comparison(folders: Folders, changes: list[
     check(folders, "compare", changes)
 
 
+@pytest.mark.thorough
 @fuzz(5)
 @given(changes=CHANGES)
 def test_no_folder_of_a_bench_ends_a_report(folders: Folders, changes: list[tuple[Any, ...]]) -> None:

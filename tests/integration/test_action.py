@@ -238,6 +238,7 @@ def test_a_program_gets_no_file_and_no_secret_of_the_runner(runner: Runner) -> N
     assert "verdict=not-slower" not in runner.outputs.read_text()
 
 
+@pytest.mark.thorough
 def test_modules_of_the_repository_are_not_those_of_the_action(runner: Runner) -> None:
     runner.commit(0.01)
     for name in ("secrets", "shlex", "typer", "pip/__init__", "pip/__main__", "tfdist/__init__"):

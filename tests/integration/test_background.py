@@ -81,6 +81,7 @@ def test_a_detached_run_keeps_its_logs_if_standard_streams_are_closed(closed, fo
     assert survivors() == []
 
 
+@pytest.mark.thorough
 def test_stacks_say_what_each_task_does_while_it_continues(folder, survivors):
     program = "import time, tfdist.launch.events as e; e.dump_on_request(); print('up', flush=True)\ndef load(): time.sleep(900)\nload()"
     run_dir = detach("--strategy", "multiworker", "--", sys.executable, "-c", program)
@@ -114,6 +115,7 @@ def test_a_run_of_another_terminal_can_be_attached_to_until_its_end(folder, surv
     assert survivors() == []
 
 
+@pytest.mark.thorough
 def test_attach_shows_the_last_lines_and_exits_with_the_code_of_the_run(folder, survivors):
     os.mkfifo("go")
     code = "for i in $(seq 30); do echo line $i; done; read go < go; echo why >&2; exit 7"
@@ -231,6 +233,7 @@ def test_a_stopped_task_can_save_and_the_kill_option_does_not_wait_for_it(folder
     assert survivors() == []
 
 
+@pytest.mark.thorough
 def test_a_launcher_without_a_socket_kills_its_tasks_too(folder, survivors):
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     run_dir = detach("--strategy", "one-device", "--grace-period", "600", "--", sys.executable, "-S", "-c", code)
@@ -263,6 +266,7 @@ def test_a_suspended_launcher_is_named_by_stop(folder, survivors, monkeypatch, c
     wait_until(lambda: survivors() == [])
 
 
+@pytest.mark.thorough
 def test_a_run_folder_without_a_socket_is_stopped_with_a_signal(folder, survivors):
     run_dir = detach("--strategy", "one-device", "--", "sleep", "600")
     run_dir.control.unlink()

@@ -151,6 +151,7 @@ def test_the_page_has_a_command_for_each_output():
     assert missing_from("[worker-0] Epoch 12/60\nother", ("[worker-1]  Epoch 1/6", "Epoch 1/6")) == ["Epoch 1/6"]
 
 
+@pytest.mark.thorough
 def test_two_processes(reader):
     reader.play(step for step in commands() if step.section.startswith("2."))
 

@@ -180,6 +180,7 @@ def test_wrong_elements_are_added_up_over_rounds():
     assert figure.wrong == 5
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_95_of_100_intervals_hold_the_true_time():
     draw = random.Random(1)

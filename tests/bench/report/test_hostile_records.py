@@ -70,6 +70,7 @@ def test_every_text_is_shown_as_text(tmp_path: Path, name: str) -> None:
     assert report.rows[0].arm in stream.getvalue()
 
 
+@pytest.mark.thorough
 def test_comparisons_histories_predictions_and_sweeps_show_text_as_text(tmp_path: Path, capsys: Printed) -> None:
     base = spoil(RESULTS / "prediction" / "fitted", tmp_path / "base", ALL)
     again = spoil(RESULTS / "prediction" / "fitted", tmp_path / "again", ALL)

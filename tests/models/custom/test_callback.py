@@ -57,6 +57,7 @@ def fit(releases, keras="1", program=PROGRAM, **environment):
         return done, [json.loads(line) for line in lines]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keras", ["1", pytest.param("0", marks=pytest.mark.thorough)], ids=["tf_keras", "keras"])
 def test_a_step_of_fewer_batches_than_the_others_does_not_count(keras):
     several = PROGRAM.replace("from_logits=True))", "from_logits=True), steps_per_execution=2)")
@@ -92,6 +93,7 @@ print("kept", sum(tf.distribute.DistributedIterator in type(each).__mro__ for ea
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keras", ["1", pytest.param("0", marks=pytest.mark.thorough)], ids=["tf_keras", "keras"])
 def test_after_the_last_turn_iterators_are_left_to_the_end_of_the_process(keras):
     done, _ = fit(TURNS, keras, COUNTS_ITERATORS)
