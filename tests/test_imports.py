@@ -8,6 +8,7 @@ from pathlib import Path
 ORDER = ("launch", "strategies", "models", "jobs", "bench", "cli")
 ROOT = Path(__file__).parents[1]
 FILES = [path.relative_to(ROOT) for package in ORDER for path in sorted((ROOT / package).rglob("*.py"))]
+MODULES = {file.with_suffix("").parts[: -1 if file.name == "__init__.py" else None]: file for file in FILES}
 
 
 def imported(file: Path) -> list[list[str]]:
@@ -34,3 +35,13 @@ def test_subpackages_and_modules_of_a_package_have_no_import_cycle():
         unit = file.with_suffix("").parts[:2]
         graph.setdefault(unit, set()).update({tuple(name[:2]) for name in imported(file)} - {unit})
     assert tuple(TopologicalSorter(graph).static_order())  # a cycle raises CycleError
+
+
+def module(name: list[str]) -> tuple[str, ...]:
+    """The module that has an imported name, or is it."""
+    return next(parts for end in range(len(name), 0, -1) if (parts := tuple(name[:end])) in MODULES)
+
+
+def test_modules_have_no_import_cycle():
+    graph = {importer: {module(name) for name in imported(file)} - {importer} for importer, file in MODULES.items()}
+    assert tuple(TopologicalSorter(graph).static_order())

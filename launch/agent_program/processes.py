@@ -87,7 +87,42 @@ done
 # times: a process may have forked while it looked.
 
 
-def run_program(
+def fork_program(argv: list[str], env: dict[str, str], cwd: str, cores: list[int]) -> tuple[int, dict[str, int]]:
+    """Fork a task in a session and process group of its own; return its pid and our ends of its pipes, by name.
+
+    Does not wait until the task runs its program, because it could hang in a folder that does not answer: the pipe
+    `failure` tells. Fork in the main thread: the kernel kills a task when the thread that forked it ends
+    (PR_SET_PDEATHSIG).
+
+    Raises:
+        OSError: too many open files or processes.
+    """
+    inner: dict[str, int] = {}  # the task's ends of the pipes
+    outer: dict[str, int] = {}
+    try:
+        for stream in ("failure", "stdout", "stderr", "events", "stacks"):
+            outer[stream], inner[stream] = os.pipe()
+        inner["barrier"], outer["barrier"] = os.pipe()
+        os.set_blocking(outer["barrier"], False)
+        environment = {**env, **{descriptor_variable(name): str(inner[name]) for name in INHERITED}}
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _run_program(argv, environment, cwd, cores, inner)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    except OSError:
+        for descriptor in outer.values():
+            os.close(descriptor)
+        raise
+    finally:
+        for descriptor in inner.values():
+            os.close(descriptor)
+    return pid, outer
+
+
+def _run_program(
     argv: list[str], env: dict[str, str], cwd: str, cores: list[int], descriptors: dict[str, int]
 ) -> NoReturn:
     """Become a task, in a forked child with all signals blocked. Write the reason to `failure` if that fails."""
@@ -146,6 +181,16 @@ def fork_reaper(temporary: str) -> int:
         if os.getppid() != parent:
             os._exit(1)
         return guard
+    code = _wait_as_reaper(child)
+    if code:
+        _kill_left()
+        remove_folder(temporary)
+    dismiss(guard)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _wait_as_reaper(child: int) -> int:
+    """Wait for the child, to which the agent's signals are forwarded; return its exit code, -N for signal N."""
     for number in AGENT_SIGNALS:
         signal.signal(number, lambda number, _: os.kill(child, number))
     null = os.open(os.devnull, os.O_RDWR)
@@ -154,18 +199,18 @@ def fork_reaper(temporary: str) -> int:
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     for number in AGENT_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code:
-        until = time.monotonic() + CLEAN_UP_KILL_S
-        while (left := children()) and time.monotonic() < until:
-            kill_groups(left)
-            for pid in left:
-                with contextlib.suppress(ChildProcessError):  # not ours to reap
-                    os.waitpid(pid, os.WNOHANG)
-            time.sleep(0.005)
-        remove_folder(temporary)
-    dismiss(guard)
-    os._exit(code if code >= 0 else 128 - code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _kill_left() -> None:
+    """Kill and reap all that an agent has left, for `CLEAN_UP_KILL_S` at most."""
+    until = time.monotonic() + CLEAN_UP_KILL_S
+    while (left := children()) and time.monotonic() < until:
+        kill_groups(left)
+        for pid in left:
+            with contextlib.suppress(ChildProcessError):  # not ours to reap
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.005)
 
 
 def _start_guard(temporary: str) -> int:

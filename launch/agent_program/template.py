@@ -1,14 +1,13 @@
-"""The template: a process that has imported TensorFlow, and forks an agent for each request. Part of the agent.
+"""Programs that are modules of ours: executed, or run where a template has imported them. Part of the agent.
 
-Such an agent forks its tasks without executing Python again, so they find TensorFlow imported and share its memory. A
-task whose environment would have changed the import is executed as usual (`is_imported`).
+A template is a process that has imported TensorFlow, and forks an agent for each request (`template_server.py`). Such
+an agent forks its tasks without executing Python again, so they find TensorFlow imported and share its memory. A task
+whose environment would have changed the import is executed as usual (`is_imported`).
 """
 
 import gc
-import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,18 +17,16 @@ from typing import NoReturn
 from tfdist.launch.agent_program.optional import memory_at, memory_file, overwrite
 from tfdist.launch.agent_program.system import read_text
 
-_IMPORT = "import sys; sys.path[:] = filter(None, sys.path); from tfdist.launch.agent_program.template import "
+_IMPORT = "import sys; sys.path[:] = filter(None, sys.path); from tfdist.launch.agent_program."
 """Modules in the working folder must not shadow Python's or ours, as with `-m`; Python 3.10 has no PYTHONSAFEPATH."""
-RUN = f"{_IMPORT}run; run()"
+RUN = f"{_IMPORT}template import run; run()"
 """The program of a Python that runs one of our modules, whose name is its first argument."""
-SERVE = f"{_IMPORT}main; main()"
+SERVE = f"{_IMPORT}template_server import main; main()"
 """The program of a template."""
 AGENT_VARIABLE = "TFDIST_AGENT"
 """Variable of tasks and of what they start: the name of their agent's temporary folder, which is random."""
 ANY_AGENT = f"tfdist-{'0' * 12}"
 """Value of AGENT_VARIABLE in a template: as long as that of its tasks, which write theirs over it."""
-MOST_VARIABLES = 1 << 20
-"""Bytes of the first message to a template; a socket takes less."""
 MOST_STDERR = 1 << 15
 """Bytes that are kept of what the import writes to stderr: fewer than a pipe holds."""
 _PER_TASK = frozenset([
@@ -81,6 +78,29 @@ def read_on_import(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in environment.items() if name not in _PER_TASK and not name.startswith("TFDIST_")
     }
+
+
+def preload(module: str, after: Mapping[str, str | None]) -> None:
+    """Import what the `preload` of a module imports, for the tasks that are forked from this process.
+
+    Args:
+        module: its package is that of the modules that such tasks may run.
+        after: variables that get other values after the import; None: they are removed.
+    """
+    global _imported, _set_by_import, _import_stderr, _package
+    before = dict(os.environ)
+    _package = f"{module.partition('.')[0]}."
+    log = memory_file()
+    stderr = os.dup(2)
+    os.dup2(log, 2)
+    import_module(module).preload()
+    os.dup2(stderr, 2)
+    _import_stderr = os.pread(log, MOST_STDERR, 0)
+    gc.freeze()
+    _imported = read_on_import(before)
+    _set_by_import = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    os.environ.clear()
+    os.environ.update({name: value for name, value in {**before, **after}.items() if value is not None})
 
 
 def is_imported(argv: list[str], environment: Mapping[str, str]) -> bool:
@@ -147,51 +167,3 @@ def _show_as(argv: list[str], agent: str) -> None:
     at = memory_at(variables, variables_end - variables).find(ANY_AGENT.encode())
     if at >= 0 and len(agent) == len(ANY_AGENT):
         overwrite(variables + at, agent.encode())
-
-
-def main() -> None:
-    """Import what the `preload` of a module imports, then serve until the launcher closes the socket, which is stdin.
-
-    The first message is JSON: the module, and variables that get other values after the import (null: none).
-    """
-    global _imported, _set_by_import, _import_stderr, _package
-    requests = socket.socket(fileno=os.dup(0))
-    module, after = json.loads(requests.recv(MOST_VARIABLES))
-    before = dict(os.environ)
-    _package = f"{module.partition('.')[0]}."
-    log = memory_file()
-    stderr = os.dup(2)
-    os.dup2(log, 2)
-    import_module(module).preload()
-    os.dup2(stderr, 2)
-    _import_stderr = os.pread(log, MOST_STDERR, 0)
-    gc.freeze()
-    _imported = read_on_import(before)
-    _set_by_import = {name: value for name, value in os.environ.items() if before.get(name) != value}
-    os.environ.clear()
-    os.environ.update({name: value for name, value in {**before, **after}.items() if value is not None})
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
-    while True:
-        request, descriptors, *_ = socket.recv_fds(requests, 1, 4)
-        if not request:
-            os._exit(0)
-        if os.fork() == 0:
-            _run_agent(requests, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def _run_agent(requests: socket.socket, descriptors: list[int]) -> None:
-    """Run an agent with these standard streams; the last descriptor gets its pid, and stays open as long as it runs."""
-    os.setsid()
-    requests.close()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    *streams, alive = descriptors
-    for target, source in enumerate(streams):
-        os.dup2(source, target)
-        os.close(source)
-    os.set_inheritable(alive, False)
-    os.write(alive, b"%d\n" % os.getpid())
-    from tfdist.launch.agent_program.agent import main
-
-    main()

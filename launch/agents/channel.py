@@ -14,7 +14,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from queue import SimpleQueue
@@ -76,6 +76,15 @@ MOST_DRIFT = 1e-4
 """How much faster one clock may run than another. Without NTP, that of two computers is up to 4 s per day (5e-5)."""
 
 
+def _start_agent(argv: Sequence[str]) -> StartedAgent:
+    try:
+        return StartedAgent(argv)
+    except OSError as error:
+        fixes = {errno.EMFILE: "raise 'ulimit -n'", errno.EAGAIN: NO_PROCESSES}
+        fix = fixes.get(error.errno or 0, "install it, or specify another program")
+        raise TfdistError(f"cannot run {argv[0]!r} ({error.strerror}): {fix}") from None
+
+
 class Channel:
     """One agent's stdin and stdout. Messages from the agent go to the inbox, with this channel as their source.
 
@@ -111,19 +120,17 @@ class Channel:
         self._last_words = b""
         """The end of the stderr of the agent, or of the ssh that carries it; without a banner before the agent."""
         forked = None if template is None else template.fork_agent()
-        try:  # the agent, or what carries its stream
-            self.process = forked or StartedAgent(agent_argv(host, self.mark))
-        except OSError as error:
-            program = agent_argv(host)[0]
-            fixes = {errno.EMFILE: "raise 'ulimit -n'", errno.EAGAIN: NO_PROCESSES}
-            fix = fixes.get(error.errno or 0, "install it, or specify another program")
-            raise TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}") from None
+        self.process = forked or _start_agent(agent_argv(host, self.mark))
+        """The agent, or what carries its stream."""
         self._stderr = self.process.stderr.fileno()
         if forked is None:
             self._unsent.put(agent_source(host))
+        self._start_threads()
+
+    def _start_threads(self) -> None:
         try:
-            self._reader = start_thread(self._read, f"from {host.name}")
-            self._writer = start_thread(self._write, f"to {host.name}")
+            self._reader = start_thread(self._read, f"from {self.host.name}")
+            self._writer = start_thread(self._write, f"to {self.host.name}")
         except TfdistError:
             self.process.signal(signal.SIGKILL)
             for stream in (self.process.stdin, self.process.stderr):

@@ -1,4 +1,4 @@
-"""Templates on this machine: processes that have imported TensorFlow, and fork agents (agent_program/template.py)."""
+"""Templates on this machine: processes that have imported TensorFlow, and fork agents (`template_server.py`)."""
 
 import json
 import os

@@ -10,7 +10,8 @@ from tfdist.models.collectives.spec import CollectiveSpec, cases_of, shuffled
 from tfdist.models.record import RankRecord
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import observation
-from tfdist.models.training.task import cluster_and_task, import_tensorflow, leave, run
+from tfdist.models.training.ending import leave
+from tfdist.models.training.task import cluster_and_task, import_tensorflow, run
 from tfdist.strategies.build import build
 
 

@@ -14,7 +14,7 @@ from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.spec import TrainingSpec
-from tfdist.models.training.task import leave
+from tfdist.models.training.ending import leave
 from tfdist.strategies import build
 
 v1 = tf.compat.v1

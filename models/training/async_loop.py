@@ -36,17 +36,9 @@ def build_worker_step(
         applied: number of examples, to which those of a closure are added at its end.
         counts: of the updates; None: they are not counted.
     """
-    slow = job.spec.slow_worker
-    needs_index = counts is not None or slow is not None
-
-    # A separate function: whatever depends on its result also waits for its updates.
-    @tf.function
-    def train(source: Any, worker: Any) -> tf.Tensor:
-        slowness = () if slow is None else (tf.cast(worker == slow, tf.float64),)
-        losses = job.strategy.run(replica_step, (*draw(source), *slowness))
-        return job.strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
-
-    update: Update = train if counts is None else counts.around(train)
+    train = _train_function(job, replica_step, draw)
+    update = train if counts is None else counts.around(train)
+    needs_index = counts is not None or job.spec.slow_worker is not None
 
     @tf.function
     def several(source: Any, worker: Any, steps: tf.Tensor) -> tf.Tensor:
@@ -67,6 +59,20 @@ def build_worker_step(
     if job.spec.steps_per_call == 1:
         return tf.function(lambda source: counted(update(source, index()), 1))
     return tf.function(lambda source, steps: counted(several(source, index(), steps), steps))
+
+
+def _train_function(job: TrainingContext, replica_step: ReplicaStep, draw: Callable[[Any], Any]) -> Update:
+    """A tf.function of its own: whatever depends on its result also waits for its updates."""
+    slow = job.spec.slow_worker
+
+    @tf.function
+    def train(source: Any, worker: Any) -> tf.Tensor:
+        slowness = () if slow is None else (tf.cast(worker == slow, tf.float64),)
+        losses = job.strategy.run(replica_step, (*draw(source), *slowness))
+        return job.strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
+
+    update: Update = train
+    return update
 
 
 AHEAD = 2

@@ -23,9 +23,9 @@ from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import feed
 from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import TrainingContext, TrainingState
+from tfdist.models.training.ending import warn
 from tfdist.models.training.moving_averages import build_plain, cut, load_weights
 from tfdist.models.training.store import GFiles
-from tfdist.models.training.task import warn
 from tfdist.strategies import devices
 from tfdist.strategies.choice import StrategyChoice
 

@@ -19,11 +19,11 @@ from tfdist.models.training import async_loop, fit, observation, pace
 from tfdist.models.training import loop as sync_loop
 from tfdist.models.training.agreement import wait_before_exit
 from tfdist.models.training.context import TrainingContext, TrainingState
+from tfdist.models.training.ending import leave
 from tfdist.models.training.evaluate import held_out
 from tfdist.models.training.pace import Windows, total_steps, train_saved
 from tfdist.models.training.restore import started
 from tfdist.models.training.saver import Saver
-from tfdist.models.training.task import leave
 from tfdist.models.training.windows import WindowLog
 from tfdist.strategies import devices
 from tfdist.strategies.build import build

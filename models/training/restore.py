@@ -11,9 +11,9 @@ from tfdist.models import checkpoints
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.agreement import make_sum
 from tfdist.models.training.context import StartPoint, TrainingContext
+from tfdist.models.training.ending import warn
 from tfdist.models.training.moving_averages import MovingAverages
 from tfdist.models.training.store import GFiles, check_writable
-from tfdist.models.training.task import warn
 
 
 def saves(job: TrainingContext) -> bool:

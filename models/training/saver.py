@@ -14,9 +14,9 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.checkpoints import Checkpointing, Manifest
 from tfdist.models.training.agreement import make_sum, wait_before_exit
 from tfdist.models.training.context import TrainingContext, TrainingState
+from tfdist.models.training.ending import leave, warn
 from tfdist.models.training.restore import io_options, saves
 from tfdist.models.training.store import MEMORY, drop_snapshot, mark_final, store
-from tfdist.models.training.task import leave, warn
 from tfdist.strategies.catalog import CATALOG
 
 CHECK_S = 1.0

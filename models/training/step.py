@@ -20,6 +20,8 @@ from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.options import Keras, StrategyName
 
 ReplicaStep = Callable[[tf.Tensor, tf.Tensor], Any]
+Gradients = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, list[tf.Tensor]]]
+"""From a replica's batch: its part of the mean loss, and the gradients of the scaled loss."""
 
 
 def create(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | None]:
@@ -75,23 +77,12 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
     """
     model, optimizer, averages = create(job)
     times_input = bool(job.spec.step_times) and job.spec.dataset != SYNTHETIC and not events.in_turns()
-    per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
-
-    def gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with tf.GradientTape() as tape:
-            losses = per_example(labels, model(images, training=True))
-            loss = tf.nn.compute_average_loss(losses, global_batch_size=job.batch)
-            scaled = optimizers.scale(optimizer, loss)
-        return loss, tape.gradient(scaled, model.trainable_variables)
+    gradients = _gradient_function(job, model, optimizer)
 
     def apply(unscaled: list[tf.Tensor]) -> None:
         optimizer.apply_gradients(zip(unscaled, model.trainable_variables, strict=True))
         if averages is not None:
             averages.update()
-
-    if job.spec.xla:
-        # The all-reduce stays outside: on a CPU, XLA has no collectives between processes.
-        gradients = tf.function(gradients, jit_compile=True)
 
     def step(images: tf.Tensor, labels: tf.Tensor, slowness: tf.Tensor | None = None) -> Any:
         """`slowness`: 1.0 on the slow worker and else 0.0, if only a running graph knows which one it is."""
@@ -116,3 +107,20 @@ def build(job: TrainingContext) -> tuple[tf.keras.Model, Any, MovingAverages | N
         return loss, *begun, ready
 
     return model, optimizer, averages, step
+
+
+def _gradient_function(job: TrainingContext, model: tf.keras.Model, optimizer: Any) -> Gradients:
+    per_example = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    def gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            losses = per_example(labels, model(images, training=True))
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=job.batch)
+            scaled = optimizers.scale(optimizer, loss)
+        return loss, tape.gradient(scaled, model.trainable_variables)
+
+    if not job.spec.xla:
+        return gradients
+    # The all-reduce stays outside: on a CPU, XLA has no collectives between processes.
+    compiled: Gradients = tf.function(gradients, jit_compile=True)
+    return compiled

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import NoReturn
 
 from tfdist.launch import events
 from tfdist.launch.cluster import Cluster, Task, parse_tf_config
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.models.datasets import table
 from tfdist.models.spec import EVALUATOR, TrainingSpec
+from tfdist.models.training.ending import leave
 from tfdist.strategies.build import serve, serves
 from tfdist.strategies.options import LEGACY_KERAS, Keras
 
@@ -115,15 +115,3 @@ def _hidden(*packages: str) -> Iterator[None]:
     finally:
         for package in hidden:
             del sys.modules[package]
-
-
-def warn(text: str) -> None:
-    """Print a warning for the user into the task's log."""
-    sys.stderr.write(f"tfdist: warning: {text}\n")
-
-
-def leave(code: int) -> NoReturn:
-    """End the process without TensorFlow's clean-up, which takes seconds of every run and sometimes a minute."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

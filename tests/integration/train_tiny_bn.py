@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfdist.models.architectures import tiny
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training import task
+from tfdist.models.training.ending import leave
 
 
 def build(spec: TrainingSpec) -> tf.keras.Model:
@@ -19,4 +20,4 @@ def build(spec: TrainingSpec) -> tf.keras.Model:
 
 if __name__ == "__main__":
     tiny.build = build
-    task.leave(task.main())
+    leave(task.main())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfdist.launch.agent_program import agent
+from tfdist.launch.agent_program import agent, running_task, tasks
 from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.messages import (
     AgentEnded,
@@ -307,9 +307,10 @@ def test_the_launcher_decodes_every_message_of_the_agent(message):
 
 
 def test_the_agent_sends_the_fields_that_the_launcher_expects():
-    calls = [node for node in ast.walk(ast.parse(inspect.getsource(agent))) if isinstance(node, ast.Call)]
+    trees = [ast.parse(inspect.getsource(module)) for module in (agent, tasks, running_task)]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     sent = {}
-    for function, added in (("_send", set()), ("_report", {"task", "attempt"})):
+    for function, added in (("_send", set()), ("report", {"task", "attempt"})):
         for call in [call for call in calls if getattr(call.func, "attr", "") == function]:
             kind, names = call.args[-1], {keyword.arg for keyword in call.keywords}
             if isinstance(kind, ast.Constant) and None not in names:
