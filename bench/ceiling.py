@@ -12,7 +12,8 @@ from tfdist.launch.text import counted
 from tfdist.models.architectures.parameters import gradient_bytes
 from tfdist.models.collectives.spec import CollectiveOp, bus_factor
 from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.options import Keras, StrategyName
+from tfdist.strategies.catalog import CATALOG
+from tfdist.strategies.options import Keras
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def exchange_of(spec: TrainingSpec, hosts: int, sweep: Sweep | None, link: Mappi
         sweep: of `tfdist collectives` on the same hosts.
         link: `bytes_per_s` between neighbouring hosts, which counts without a sweep.
     """
-    if spec.strategy is not StrategyName.MULTI_WORKER or spec.replicas < 2:
+    if CATALOG[spec.strategy].all_reduce != "communication" or spec.replicas < 2:
         return None
     bandwidth = (_of_sweep(sweep, spec, hosts) if sweep else None) or _of_link(link, hosts)
     return None if bandwidth is None else AllReduce(gradient_bytes(spec), spec.replicas, bandwidth)

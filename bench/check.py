@@ -1,7 +1,7 @@
 """A short run of a user's program under each strategy: which work, and what to change."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,15 +29,8 @@ from tfdist.models.strategy_check import StrategyCheck
 from tfdist.strategies.catalog import CATALOG, Exchange
 from tfdist.strategies.options import StrategyName
 
-CHOICES: Mapping[StrategyName, Mapping[str, int]] = {
-    StrategyName.ONE_DEVICE: {},
-    StrategyName.MIRRORED: {"devices": 2},
-    StrategyName.MULTI_WORKER: {"workers": 2},
-    StrategyName.CENTRAL_STORAGE: {"devices": 2},
-    StrategyName.PARAMETER_SERVER: {"workers": 2, "ps": 1},
-    StrategyName.TPU: {},
-}
-"""The strategies that programs are checked under, each with its smallest job that exchanges gradients."""
+CHECKED = tuple(name for name, row in CATALOG.items() if row.check_size is not None)
+"""The strategies that programs are checked under."""
 TRAINED_S = 10.0
 """Seconds after its first step that a program runs which does not say what a step is."""
 STOPPED_BY = "tfdist check"
@@ -70,7 +63,7 @@ def plan_check(command: Sequence[str], strategies: Sequence[StrategyName], machi
         check_measures(program)
     except TfdistError as error:
         problem = str(error)
-    arms = [Arm(name, {"strategy": name, **CHOICES[name]}, command=words) for name in strategies]
+    arms = [Arm(name, {"strategy": name, **(CATALOG[name].check_size or {})}, command=words) for name in strategies]
     return CheckPlan(resolve_arms(arms, machines, None), problem)
 
 

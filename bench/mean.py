@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from tfdist.bench.design import Block
+from tfdist.bench.growth import Array
 from tfdist.bench.noise import ASSUMED_DF, ASSUMED_SD, FEWEST_STARTS, OTHERS_DF
 from tfdist.bench.statistics import ERROR, FEWEST_ROUNDS, Interval
 
@@ -72,10 +73,6 @@ def means_of(
 ) -> Mapping[str, Mean]:
     """The mean of a quantity over the starts of each arm, with Student's interval.
 
-    The variance of a start's mean, relative to the arm's scale, is the arm's own, shrunk towards that of all arms. With
-    fewer starts than FEWEST_STARTS, ASSUMED_SD and the noise of turns count, too. The degrees of freedom of the sum are
-    Satterthwaite's (1946).
-
     Args:
         values: those of each arm's turns; an arm without any has no mean.
         scales: the time of a step of each arm, in the unit of its values.
@@ -85,11 +82,30 @@ def means_of(
     starts = {arm: _by_start(turns, scales[arm]) for arm, turns in values.items() if turns}
     if not starts:
         return {}
+    found = {}
+    for (arm, of_arm), relative in zip(starts.items(), _relative_halves(starts, arms), strict=True):
+        each = tuple(scales[arm] * fmean(start) for start in of_arm.values())
+        value = fmean(each)
+        half = scales[arm] * float(relative)
+        if len(values[arm]) >= FEWEST_ROUNDS:
+            found[arm] = Mean(value, max(value - half, least), value + half, each)
+        else:
+            found[arm] = Mean(value, None, None, each)
+    return found
+
+
+def _relative_halves(starts: Mapping[str, Mapping[Block, Sequence[float]]], arms: int) -> Array:
+    """Half of the interval of each arm, relative to its scale; `arms`: as in `means_of`.
+
+    The variance of a start's mean is the arm's own, shrunk towards that of all arms. With fewer starts than
+    FEWEST_STARTS, ASSUMED_SD and the noise of turns count, too. The degrees of freedom of the sum are Satterthwaite's
+    (1946).
+    """
     blocks = sorted({block for of_arm in starts.values() for block in of_arm})
     means = np.array([[fmean(of_arm.get(block, [math.nan])) for block in blocks] for of_arm in starts.values()])
     rest = np.nan_to_num(means - np.nanmean(means, axis=1, keepdims=True))
     number = np.isfinite(means).sum(axis=1)
-    turns = np.array([len(values[arm]) for arm in starts])
+    turns = np.array([sum(map(len, of_arm.values())) for of_arm in starts.values()])
     own = np.maximum((rest**2).sum(axis=1), 1e-18)
     df = number - 1
     pooled = own.sum() / max(df.sum(), 1)
@@ -105,18 +121,9 @@ def means_of(
     sizes = np.array([own, others * pooled, counted * assumed])
     freedoms = np.array([df, others, counted])
     freedom = sizes.sum(axis=0) ** 2 / (sizes**2 / freedoms.clip(1e-9)).sum(axis=0)
-    halves = stdtrit(np.maximum(freedom, df.clip(1)), 1 - ERROR / 2)
-    halves = halves * np.sqrt(sizes.sum(axis=0) / freedoms.sum(axis=0).clip(1) / number)
-    found = {}
-    for (arm, of_arm), relative in zip(starts.items(), halves, strict=True):
-        each = tuple(scales[arm] * fmean(start) for start in of_arm.values())
-        value = fmean(each)
-        half = scales[arm] * float(relative)
-        if len(values[arm]) >= FEWEST_ROUNDS:
-            found[arm] = Mean(value, max(value - half, least), value + half, each)
-        else:
-            found[arm] = Mean(value, None, None, each)
-    return found
+    errors = np.sqrt(sizes.sum(axis=0) / freedoms.sum(axis=0).clip(1) / number)
+    halves: Array = stdtrit(np.maximum(freedom, df.clip(1)), 1 - ERROR / 2) * errors
+    return halves
 
 
 def _by_start(turns: Mapping[Block, float], scale: float) -> Mapping[Block, Sequence[float]]:

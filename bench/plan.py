@@ -11,22 +11,11 @@ from typing import TypeVar
 from tfdist.bench.suites.suite import Suite
 from tfdist.jobs.tasks import task_count
 from tfdist.launch.typed_json import PositiveInt
+from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import StrategyName
 
-_START_S: Mapping[str, float] = {
-    StrategyName.NO_STRATEGY: 2,
-    StrategyName.ONE_DEVICE: 2,
-    StrategyName.MIRRORED: 4,
-    StrategyName.MULTI_WORKER: 7,
-    StrategyName.CENTRAL_STORAGE: 3,
-    StrategyName.PARAMETER_SERVER: 5,
-    StrategyName.INDEPENDENT: 2,
-}
-"""Seconds until the first step is over, plus _FORKED_S or _PROCESS_S for each process: shares of the wall time in which
-all arms of suite cpu start, as many processes at a time as there are cores, on two cores."""
 _FORKED_S, _PROCESS_S = 1.0, 3.0
-"""A process of the built-in training, and one of the user's own program."""
+"""What each process adds to `Strategy.start_s`: one of the built-in training, and one of the user's own program."""
 _EDGE_S = 0.5
 """Seconds of a turn besides its timed windows: the release, a step that is not counted, and saving."""
 
@@ -110,7 +99,7 @@ def extended(ends: Sequence[int], total: int) -> tuple[int, ...]:
 def start_s(choice: StrategyChoice) -> float:
     """Wall seconds from the start of an arm's processes until they wait for their first turn."""
     process_s = _PROCESS_S if type(choice) is StrategyChoice else _FORKED_S
-    return _START_S.get(choice.strategy, 5) + process_s * task_count(choice)
+    return CATALOG[choice.strategy].start_s + process_s * task_count(choice)
 
 
 def seconds_left(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tfdist.bench.check import CHOICES, Checker, plan_check
+from tfdist.bench.check import CHECKED, Checker, plan_check
 from tfdist.cli.doctor import show
 from tfdist.cli.options import Json, option, refuse_tf_config, seconds
 from tfdist.cli.run_argument import argument
@@ -36,7 +36,7 @@ def check(
     command: Annotated[list[str] | None, argument("-- COMMAND", "Your program, or only its .py file.")] = None,
     strategy: Annotated[
         list[str] | None,
-        option("--strategy", f"Only this one, of {', '.join(CHOICES)}. Repeatable.", WHAT, variable=VARIABLES[0]),
+        option("--strategy", f"Only this one, of {', '.join(CHECKED)}. Repeatable.", WHAT, variable=VARIABLES[0]),
     ] = None,
     timeout: Annotated[
         Seconds | None,
@@ -67,10 +67,10 @@ def check(
 
 def _names(given: list[str]) -> list[StrategyName]:
     for name in given:
-        if name not in list(CHOICES):
-            raise TfdistError(f"--strategy {name}: {did_you_mean(name, map(str, CHOICES))}")
-    available = [name for name in CHOICES if availability(CATALOG[name]) == "yes"]
-    return [name for name in CHOICES if name in (given or available)]
+        if name not in CHECKED:
+            raise TfdistError(f"--strategy {name}: {did_you_mean(name, map(str, CHECKED))}")
+    available = [name for name in CHECKED if availability(CATALOG[name]) == "yes"]
+    return [name for name in CHECKED if name in (given or available)]
 
 
 def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, json: bool) -> int:

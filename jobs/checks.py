@@ -59,8 +59,9 @@ def check_step_times(spec: TrainingSpec) -> None:
 def _check_graph(key: str, spec: TrainingSpec) -> None:
     if spec.api is not Api.LOOP:
         raise TfdistError(f"{key} with api = {spec.api}: only tfdist's own loop has it; use api = loop")
-    if spec.strategy is StrategyName.TPU:
-        raise TfdistError(f"{key}: TensorFlow cannot read the clock in a TPU's step; omit it")
+    problem = CATALOG[spec.strategy].clock_problem
+    if problem:
+        raise TfdistError(f"{key}: {problem}; omit it")
 
 
 _INSTEAD_OF_NCCL = {"communication": "ring or auto", "cross_device": "hierarchical-copy, reduction-to-one or auto"}
@@ -160,15 +161,10 @@ def check_combinations(spec: TrainingSpec) -> None:
             "in a call of several replicas; use --api loop or --keras 2"
         )
     exchange_checks.check_replicas(spec)
-    if spec.xla and spec.strategy in (StrategyName.CENTRAL_STORAGE, StrategyName.PARAMETER_SERVER):
-        raise TfdistError(
-            f"--xla --strategy {spec.strategy}: XLA compiles no step whose variables are elsewhere; omit --xla"
-        )
-    if spec.xla and spec.api is Api.FIT and spec.strategy in (StrategyName.MIRRORED, StrategyName.MULTI_WORKER):
-        raise TfdistError(
-            f"--xla --api fit --strategy {spec.strategy}: fit compiles the exchange of gradients, too, which XLA "
-            "cannot; use --api loop"
-        )
+    if spec.xla:
+        refusals = CATALOG[spec.strategy].xla_refusals
+        api = "" if len(refusals) == len(Api) else f" --api {spec.api}"
+        refuse(refusals.get(spec.api), f"--xla{api} --strategy {spec.strategy}")
 
 
 def check_effect(spec: TrainingSpec, chosen: Mapping[str, Any]) -> None:

@@ -67,14 +67,15 @@ def check_program(choice: StrategyChoice) -> None:
     Raises:
         TfdistError: a strategy without tf.distribute, or an option that would be ignored.
     """
-    if CATALOG[choice.strategy].graph:
+    row = CATALOG[choice.strategy]
+    if row.graph:
         raise TfdistError(
             f"--strategy {choice.strategy}: a COMMAND gets a strategy of tf.distribute, and this is none; use "
             f"--strategy {StrategyName.PARAMETER_SERVER}, whose TF_CONFIG is the same, or omit the COMMAND"
         )
-    if choice.strategy is StrategyName.MIRRORED and choice.bytes_per_pack is not None:
+    if row.all_reduce == "cross_device" and choice.bytes_per_pack is not None:
         raise TfdistError(
-            f"--bytes-per-pack {choice.bytes_per_pack}: MirroredStrategy has no such option, so a COMMAND would ignore "
+            f"--bytes-per-pack {choice.bytes_per_pack}: {row.tf_name} has no such option, so a COMMAND would ignore "
             "it; omit it, and pass CommunicationOptions(bytes_per_pack=...) to all_reduce in the program"
         )
 
@@ -86,7 +87,7 @@ def check_exchange(spec: TrainingSpec) -> None:
     if casts and spec.replicas == 1:
         raise TfdistError(f"{dtype} has no effect with 1 replica, which exchanges nothing: omit it")
     # tf_keras' optimizers take a `gradient_aggregator`, Keras 3's call a private method
-    packs = spec.strategy is StrategyName.MIRRORED and spec.bytes_per_pack is not None
+    packs = CATALOG[spec.strategy].all_reduce == "cross_device" and spec.bytes_per_pack is not None
     if spec.keras is Keras.THREE and (casts or packs):
         option = dtype if casts else f"--bytes-per-pack {spec.bytes_per_pack}"
         reason = "Keras 3's optimizers do not let a program replace their all-reduce"
@@ -96,9 +97,9 @@ def check_exchange(spec: TrainingSpec) -> None:
 
 def uses_nccl(choice: StrategyChoice) -> bool:
     """Whether gradients may go over NCCL: chosen, or the default between whole GPUs."""
-    used = choice.cross_device if choice.strategy is StrategyName.MIRRORED else choice.communication
-    reduces = choice.strategy in (StrategyName.MIRRORED, StrategyName.MULTI_WORKER)
-    return used == "nccl" or (used == "auto" and reduces and choice.gpus and choice.logical_gpus is None)
+    option = CATALOG[choice.strategy].all_reduce
+    used = option and getattr(choice, option)
+    return used == "nccl" or (used == "auto" and choice.gpus and choice.logical_gpus is None)
 
 
 def several(spec: TrainingSpec) -> bool:

@@ -1,7 +1,7 @@
 """Every option that several commands share: its name, help and type, once. Job files and `--set` read the same table.
 
-In a text, {choices} stands for the values of a closed choice. An option of a training has the type of the field of
-TrainingSpec that it sets. How options are written is in strategies/options.py.
+In a text, {choices} stands for the values of a closed choice, {strategies} for the strategies that the option changes.
+An option of a training has the type of the field of TrainingSpec that it sets. How options are written is in strategies/options.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,9 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.policy import RestartOn
 from tfdist.launch.quantities import parse_seconds, parse_size
 from tfdist.launch.schedulers.table import BATCH_SYSTEMS
-from tfdist.launch.text import did_you_mean
+from tfdist.launch.text import did_you_mean, listed
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import field_types
 from tfdist.strategies.options import SETTINGS, fix_of_choice, option_name
 
@@ -85,9 +86,10 @@ class Option:
 
     @property
     def text(self) -> str:
-        """The help, with the values of a closed choice."""
+        """The help, with the values of a closed choice and the strategies that it changes."""
         *others, last = self.choices or ("",)
-        return self.help.replace("{choices}", f"{', '.join(others)} or {last}")
+        strategies = ", ".join(name for name, row in CATALOG.items() if self.field in row.options)
+        return self.help.replace("{choices}", f"{', '.join(others)} or {last}").replace("{strategies}", strategies)
 
     @property
     def parser(self) -> Callable[[str], Any] | None:
@@ -102,21 +104,22 @@ class Option:
 
 
 _TYPES = field_types(TrainingSpec)
+_ONE_PROCESS = listed(row.name for row in CATALOG.values() if row.one_process)
 TRAINING = (
     Option("strategy", WHAT, "{choices}. Default: auto, by --ps, --workers, the hosts and devices."),
     Option("preset", WHAT, "Defaults of all other options: smoke, cpu or reference (cats_vs_dogs). Default: reference with a GPU, else cpu.", str),
     Option("workers", SIZE, "Worker processes in all. Default: one per GPU or slot; 2 on a CPU."),
     Option("ps", SIZE, "Number of parameter servers. Default: 1; in-graph: 0."),
-    Option("devices", SIZE, "GPUs or virtual CPU devices of a task. Default for mirrored and central-storage: all GPUs, or 2 on a CPU."),
+    Option("devices", SIZE, f"GPUs or virtual CPU devices of a task. Default for {_ONE_PROCESS}: all GPUs, or 2 on a CPU."),
     Option("cores_per_device", SIZE, "Cores that each CPU device is pinned to. Default: 1; not pinned with your own COMMAND."),
     Option("intra_op_threads", SIZE, "TensorFlow's intra-op threads in each task. Default: one per pinned core."),
     Option("logical_gpus", SIZE, "Number of parts into which the machine's one GPU is cut, to try several devices on one card."),
-    Option("communication", HOW, "All-reduce between workers (multiworker): {choices}. Default: auto: nccl if all workers have GPUs."),
-    Option("cross_device", HOW, "All-reduce in a process (mirrored): {choices}."),
+    Option("communication", HOW, "All-reduce between workers ({strategies}): {choices}. Default: auto: nccl if all workers have GPUs."),
+    Option("cross_device", HOW, "All-reduce in a process ({strategies}): {choices}."),
     Option("packs", HOW, "Number of all-reduces that the gradients are split into (mirrored with nccl or hierarchical-copy)."),
     Option("bytes_per_pack", HOW, "Bytes of gradients in each all-reduce, as 4M (multiworker, mirrored with auto). Default: one all-reduce.", Bytes),
-    Option("gradient_dtype", HOW, "Type of exchanged gradients (multiworker, mirrored): {choices}. Default: float32."),
-    Option("timeout_collective", HOW, "Time after which an all-reduce fails if a peer does not join (multiworker). Default: no timeout.", Seconds),
+    Option("gradient_dtype", HOW, "Type of exchanged gradients ({strategies}): {choices}. Default: float32."),
+    Option("timeout_collective", HOW, "Time after which an all-reduce fails if a peer does not join ({strategies}). Default: no timeout.", Seconds),
     Option("variable_partitioner", HOW, "Split variables across parameter servers: none, fixed:N, min-size:BYTES or max-size:BYTES."),
     Option("gpu_threads", HOW, "Threads that start GPU kernels (TF_GPU_THREAD_MODE): {choices}. Default: global."),
     Option("memory_growth", SIZE, "Take GPU memory as it is needed; false: nearly all of it at the start. Default: true."),
@@ -124,7 +127,7 @@ TRAINING = (
     Option("soft_placement", SIZE, "Let TensorFlow run an operation on another device if the requested one has no kernel for it. Default: true."),
     Option("log_device_placement", OUTPUT, "Log where TensorFlow places each operation, and count operations by device in placement.csv in the run folder."),
     Option("placement", HOW, "Parameter server of each variable: the next in turn (round-robin), or the one with the fewest bytes (greedy)."),
-    Option("sync", HOW, "Workers wait for each other in each step (between-graph)."),
+    Option("sync", HOW, "Workers wait for each other in each step ({strategies})."),
     Option("backup_workers", HOW, "With sync: number of workers that a step does not wait for, whichever are slowest. Default: 0."),
     Option("model", TRAIN, "{choices}; tiny has no BatchNorm and trains in seconds. Default: mobilenet_v2."),
     Option("alpha", TRAIN, "Width multiplier of MobileNetV2: 0.35, 0.5, 0.75, 1.0, 1.3 or 1.4."),

@@ -179,7 +179,7 @@ def _default_counts(chosen: Mapping[str, Any], machine: Machine) -> dict[str, An
 
 def _with_communication(choice: Spec, machine: Machine) -> tuple[Spec, tuple[str, ...]]:
     """The choice with `auto` decided for workers with GPUs, where TensorFlow's own is a ring over gRPC too; a note."""
-    undecided = choice.communication is Communication.AUTO and choice.strategy is StrategyName.MULTI_WORKER
+    undecided = choice.communication is Communication.AUTO and CATALOG[choice.strategy].all_reduce == "communication"
     if not undecided or not choice.gpus:
         return choice, ()
     if choice.logical_gpus is not None:

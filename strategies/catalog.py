@@ -121,6 +121,16 @@ class Strategy:
     """The built-in training runs under it."""
     device_files: tuple[str, ...] = ()
     """Files below /dev, one of which this machine needs."""
+    xla_refusals: Mapping[Api, Refusal] = field(default_factory=dict)
+    """Why XLA does not compile its steps, for each API with which it does not."""
+    clock_problem: str = ""
+    """Why its steps cannot read the clock, as step times need; empty: they can."""
+    check_size: Mapping[str, int] | None = None
+    """The options of the job in which `tfdist check` runs a program, the smallest that exchanges gradients; None: it
+    runs none."""
+    start_s: float = 5
+    """Seconds until the first step is over, without those that each process adds: its share of the wall time in which
+    all arms of suite cpu start on two cores."""
 
     @property
     def graph(self) -> bool:
@@ -131,6 +141,19 @@ class Strategy:
     def many_processes(self) -> bool:
         """The number of processes depends on --workers."""
         return any(role.count == "workers" for role in self.roles)
+
+    @property
+    def one_process(self) -> bool:
+        """Its replicas are the devices of one process."""
+        return "devices" in self.options and not self.many_processes
+
+    @property
+    def all_reduce(self) -> Literal["communication", "cross_device"] | None:
+        """The option that chooses how its replicas all-reduce gradients: `communication` between processes,
+        `cross_device` between the devices of one process; None: they do not."""
+        if "communication" in self.options:
+            return "communication"
+        return "cross_device" if "cross_device" in self.options else None
 
     @property
     def leader(self) -> str | None:
@@ -155,18 +178,24 @@ _GRAPH: Mapping[str, Any] = {
     "api_problems": {Api.FIT: "Model.fit does not run the sessions of tf.compat.v1 in a cluster"},
 }
 
+_NO_XLA = Refusal("XLA compiles no step whose variables are elsewhere", "omit --xla")
+_NO_XLA_IN_FIT = Refusal("fit compiles the exchange of gradients, too, which XLA cannot", "use --api loop")
+
 _ROWS = (
     Strategy(
         StrategyName.NO_STRATEGY,
         module="no_strategy",
         tf_name="none",
         summary="plain TensorFlow on one device: what a strategy costs before it distributes anything",
+        start_s=2,
     ),
     Strategy(
         StrategyName.ONE_DEVICE,
         module="one_device",
         tf_name="OneDeviceStrategy",
         summary="one device: the baseline of every comparison",
+        check_size={},
+        start_s=2,
     ),
     Strategy(
         StrategyName.MIRRORED,
@@ -176,6 +205,9 @@ _ROWS = (
         summary="one process, a replica on each device, gradients all-reduced between the devices",
         needs="one host",
         options=("devices", "cross_device", "packs", "bytes_per_pack", "gradient_dtype"),
+        xla_refusals={Api.FIT: _NO_XLA_IN_FIT},
+        check_size={"devices": 2},
+        start_s=4,
     ),
     Strategy(
         StrategyName.MULTI_WORKER,
@@ -189,6 +221,9 @@ _ROWS = (
         options=("workers", "devices", "communication", "bytes_per_pack", "gradient_dtype", "timeout_collective_s"),
         many_cpu_devices=False,
         keras3_problems={Api.FIT: "Keras 3's fit cannot convert MultiWorkerMirroredStrategy's PerReplica values"},
+        xla_refusals={Api.FIT: _NO_XLA_IN_FIT},
+        check_size={"workers": 2},
+        start_s=7,
     ),
     Strategy(
         StrategyName.CENTRAL_STORAGE,
@@ -202,6 +237,9 @@ _ROWS = (
         keras3_problems=dict.fromkeys(
             Api, "Keras 3's BatchNorm names no aggregation for its variables, which central-storage requires"
         ),
+        xla_refusals=dict.fromkeys(Api, _NO_XLA),
+        check_size={"devices": 2},
+        start_s=3,
     ),
     Strategy(
         StrategyName.PARAMETER_SERVER,
@@ -222,6 +260,8 @@ _ROWS = (
             Api.LOOP: "Keras 3's optimizer loses counter updates (iterations is not atomic) under "
             "ParameterServerStrategy",
         },
+        xla_refusals=dict.fromkeys(Api, _NO_XLA),
+        check_size={"workers": 2, "ps": 1},
         **_SERVERS,
     ),
     Strategy(
@@ -255,6 +295,8 @@ _ROWS = (
         pins_cores=False,
         scales_loss=False,
         device_files=("accel0", "vfio/0"),  # by generation of the TPU VM
+        clock_problem="TensorFlow cannot read the clock in a TPU's step",
+        check_size={},
     ),
     Strategy(
         StrategyName.INDEPENDENT,
@@ -265,6 +307,7 @@ _ROWS = (
         roles=(Role("worker", "workers", restarts=None),),
         exchange=Exchange.NONE,
         options=("workers",),
+        start_s=2,
     ),
     Strategy(
         StrategyName.EXTERNAL,

@@ -55,7 +55,7 @@ def wait_for_names(names: Iterable[str]) -> None:
 
 
 def configure(choice: StrategyChoice) -> None:
-    """Set how operations are placed and GPU memory is taken, or cut the GPU or the CPU into `choice.devices` devices.
+    """Set how operations are placed, and make the `choice.devices` devices: GPUs, or parts of one or of the CPU.
 
     Call it before any TensorFlow operation. A task needs the GPUs of its CUDA_VISIBLE_DEVICES, which are none if it
     does not compute.
@@ -69,14 +69,28 @@ def configure(choice: StrategyChoice) -> None:
         tf.config.set_soft_device_placement(False)
     if choice.log_device_placement:
         tf.debugging.set_log_device_placement(True)
-    logical = tf.config.LogicalDeviceConfiguration
-    if not choice.gpus:
-        tf.config.set_visible_devices([], "GPU")
-        if choice.devices > 1:
-            cpu = tf.config.list_physical_devices("CPU")[0]
-            tf.config.set_logical_device_configuration(cpu, [logical()] * choice.devices)
-        return
+    if choice.gpus:
+        _configure_gpus(choice)
+    else:
+        _configure_cpu(choice)
 
+
+def _configure_cpu(choice: StrategyChoice) -> None:
+    """Hide all GPUs, and cut the CPU into the devices."""
+    import tensorflow as tf
+
+    tf.config.set_visible_devices([], "GPU")
+    if choice.devices > 1:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        parts = [tf.config.LogicalDeviceConfiguration()] * choice.devices
+        tf.config.set_logical_device_configuration(cpu, parts)
+
+
+def _configure_gpus(choice: StrategyChoice) -> None:
+    """Check that TensorFlow sees the task's GPUs; set how their memory is taken, or cut the one into the devices."""
+    import tensorflow as tf
+
+    logical = tf.config.LogicalDeviceConfiguration
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     needed = choice.devices if visible is None else len(set(visible.split(",")) - {NO_GPUS})
     gpus: list[tf.config.PhysicalDevice] = tf.config.list_physical_devices("GPU")

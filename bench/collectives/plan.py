@@ -20,7 +20,7 @@ from tfdist.launch.machine import Machines, combined
 from tfdist.launch.quantities import parse_sizes
 from tfdist.launch.text import duration
 from tfdist.models.collectives.spec import CollectiveOp, collective_refusal
-from tfdist.strategies.catalog import gradient_dtype_refusal, refuse
+from tfdist.strategies.catalog import CATALOG, gradient_dtype_refusal, refuse
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import Communication, CrossDevice, GradientDtype, StrategyName, option_text
 
@@ -186,13 +186,14 @@ def _resolve(wanted: Sequence[Arm], options: CollectiveOptions, machines: Machin
 def _with_cases(arm: str, planned: Planned, options: CollectiveOptions) -> Planned:
     """The arm whose tasks exchange what the options ask for."""
     choice = planned.spec
+    between = CATALOG[choice.strategy].all_reduce == "communication"
     if choice.replicas < 2:
-        flag = "--workers" if choice.strategy is StrategyName.MULTI_WORKER else "--devices"
+        flag = "--workers" if between else "--devices"
         raise TfdistError(f"{flag} {choice.replicas}: a single rank exchanges nothing; use 2 or more")
     refuse(collective_refusal(options.op, choice), f"--op {options.op} under {arm}")
     dtype = options.gradient_dtype
     refuse(gradient_dtype_refusal(dtype, uses_nccl(choice)), f"--gradient-dtype {dtype} under {arm}")
-    packs = choice.strategy is StrategyName.MULTI_WORKER or choice.cross_device is CrossDevice.AUTO
+    packs = between or choice.cross_device is CrossDevice.AUTO
     cases = {
         "op": options.op,
         "sizes": options.sizes or (() if options.model_gradients else parse_sizes(DEFAULT_SIZES)),

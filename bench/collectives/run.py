@@ -22,7 +22,7 @@ from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.events import Turn
 from tfdist.models.collectives.spec import CollectiveSpec
 from tfdist.models.record import CollectiveCase, Record
-from tfdist.strategies.options import StrategyName
+from tfdist.strategies.catalog import CATALOG
 
 
 def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, incarnation: int, parked: Parked) -> list[Line]:
@@ -35,7 +35,7 @@ def lines_of(spec: CollectiveSpec, hosts: int, run: PlannedRun, incarnation: int
     key = itemgetter("bytes", "tensors", "pack_bytes", "iterations")
     if len({tuple(map(key, report)) for report in reports}) > 1:
         raise TfdistError(f"{run.arm}: its tasks measured different sizes in a turn", ExitCode.FAILED)
-    between = spec.strategy is StrategyName.MULTI_WORKER
+    between = CATALOG[spec.strategy].all_reduce == "communication"
     return [
         Line(
             arm=run.arm,

@@ -30,7 +30,8 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, did_you_mean
 from tfdist.models.architectures.parameters import trained_parameters
 from tfdist.models.spec import Architecture
-from tfdist.strategies.options import Communication, StrategyName
+from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.options import Communication
 
 _HALVINGS = 60
 
@@ -184,7 +185,12 @@ def exchanged(row: ArmRow, gradient_bytes: int) -> tuple[float, int]:
 
 FORMAT = 1
 """Format of the JSON."""
-_PREDICTED = (StrategyName.MULTI_WORKER, StrategyName.PARAMETER_SERVER)
+_PREDICTED = tuple(
+    name
+    for name, row in CATALOG.items()
+    if row.all_reduce == "communication" or (row.exchange is Exchange.ASYNC and not row.graph)
+)
+"""The strategies between hosts whose exchange has a model here."""
 _FLOAT32 = 4
 _EXCHANGE = ("devices", "ema", *(name for name in OPTIONS if name != "step_times"))
 """Fields of a spec that define how long a step of a process takes, besides the work: what it exchanges, and how."""
@@ -242,7 +248,7 @@ def predict(bench: Path, collectives: Path | None, options: PredictionOptions) -
     rows = summarize([folder])
     chosen = _chosen(rows, options.arms)
     sweep = None if collectives is None else read_collectives(collectives)
-    sync = [row for row in chosen if row.strategy == StrategyName.MULTI_WORKER]
+    sync = [row for row in chosen if _all_reduces(row)]
     if sync and sweep is None:
         raise TfdistError(
             f"{sync[0].arm} exchanges gradients by all-reduce: name the folder of a 'tfdist collectives' with "
@@ -266,7 +272,7 @@ def _curves(
         compute = compute_for(row, rows)
         size = options.gradient_bytes or _gradient_bytes(row)
         question = Question(options.devices, options.worth, size, _link(row, sweep, options))
-        if row.strategy != StrategyName.MULTI_WORKER or sweep is None:
+        if not _all_reduces(row) or sweep is None:
             yield predict_async(row, compute, question)
             continue
         spec = row.measured[0].spec
@@ -278,6 +284,11 @@ def _curves(
         yield predict_sync(alike, compute, fits[by, size], question)
 
 
+def _all_reduces(row: ArmRow) -> bool:
+    """Whether its processes all-reduce gradients; False: they exchange them through parameter servers."""
+    return CATALOG[row.strategy].all_reduce == "communication"
+
+
 def _sizes(row: ArmRow, rows: Sequence[ArmRow]) -> list[ArmRow]:
     """The arms that differ from a synchronous one in the number of processes only, itself included, by devices.
 
@@ -287,7 +298,7 @@ def _sizes(row: ArmRow, rows: Sequence[ArmRow]) -> list[ArmRow]:
     def exchange(each: ArmRow) -> tuple[Any, ...]:
         return each.strategy, each.hosts > 1, *(each.measured[0].spec.get(key) for key in _EXCHANGE)
 
-    if row.strategy != StrategyName.MULTI_WORKER:
+    if not _all_reduces(row):
         return [row]
     several = [each for each in rows if (each.devices or 1) > 1 or each is row]
     alike = [each for each in several if exchange(each) == exchange(row) and same_work(row, each)]
@@ -298,7 +309,7 @@ def _chosen(rows: Sequence[ArmRow], patterns: Sequence[str]) -> list[ArmRow]:
     able = [row for row in rows if row.measured and row.strategy in _PREDICTED and row.valid]
     if not able:
         raise TfdistError(
-            "no multiworker or parameter-server arm was measured in this bench: other strategies stay on one host; "
+            f"no {' or '.join(_PREDICTED)} arm was measured in this bench: other strategies stay on one host; "
             "run 'tfdist bench --suite cpu' or '--suite hosts'"
         )
     chosen = [row for row in able if not patterns or any(fnmatchcase(row.arm, each) for each in patterns)]
@@ -321,7 +332,7 @@ def _link(row: ArmRow, sweep: Sweep | None, options: PredictionOptions) -> RingL
     Raises:
         TfdistError: a host boundary that no measurement crossed, or a link between hosts that is not known.
     """
-    by_sweep = row.strategy == StrategyName.MULTI_WORKER or not row.link
+    by_sweep = _all_reduces(row) or not row.link
     measured = RingLink.of(sweep.header.link if sweep and by_sweep else row.link)
     as_measured = options.bandwidth is None and options.latency_s is None
     if row.hosts == 1 and (sweep is None or len(set(sweep.header.hosts)) == 1):
@@ -339,7 +350,7 @@ def _link(row: ArmRow, sweep: Sweep | None, options: PredictionOptions) -> RingL
             "the sweep ran on one host, so nothing is known of the links between hosts: give --bandwidth, as 10Gbit, "
             "and --latency, as 50us, or the --collectives of several hosts"
         )
-    if as_measured and (row.hosts > 1 or row.strategy == StrategyName.MULTI_WORKER):
+    if as_measured and (row.hosts > 1 or _all_reduces(row)):
         return None
     given = {"bytes_per_s": options.bandwidth, "latency_s": options.latency_s}
     return replace(measured, **{name: value for name, value in given.items() if value is not None})

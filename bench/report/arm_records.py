@@ -151,7 +151,7 @@ _NO_EFFECT = (*NO_EFFECT, "timeout_collective_s")
 def effective_spec(arm: ArmRecords) -> dict[str, str]:
     """What happens in a turn. Between workers on CPUs TensorFlow's automatic choice is the ring."""
     values = dict(arm.measured[0].spec if arm.measured else arm.spec)
-    ring = values.get("strategy") == StrategyName.MULTI_WORKER and not values.get("gpus")
+    ring = CATALOG[arm.strategy].all_reduce == "communication" and not values.get("gpus")
     if ring and values.get("communication") == Communication.AUTO:
         values["communication"] = Communication.RING
     return {key: str(value) for key, value in values.items() if key not in _NO_EFFECT}

@@ -197,41 +197,28 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     Raises:
         TfdistError: a folder has no records, or none in any folder is readable; no folder has the baseline.
     """
-    folders = tuple(read_folder(root, label) for root, label in zip(roots, labels_of(roots), strict=True))
-    records = [record for folder in folders for record in folder.records]
-    if not records:
-        bad = [f"{entry.file}: {entry.reason}" for folder in folders for entry in folder.unreadable]
-        where = ", ".join(map(str, roots))
-        raise TfdistError(f"no readable record in {where} ({shortened(bad) or 'none written'}): run the bench again")
+    folders = _read(roots)
     rows, pairs = summarize_report(folders, baseline)
-    names = [row.arm for row in rows if row.measured]
-    if baseline is not None and baseline not in names:
-        raise TfdistError(f"--baseline {baseline}: no measured arm; {did_you_mean(baseline, dict.fromkeys(names))}")
+    _check_baseline(baseline, rows)
     notes = tuple(notes_on(rows))
     labels = [folder.label if len(folders) > 1 else "" for folder in folders]
     verdicts = tuple(
         verdict_of([row for row in rows if row.folder == label], pairs, partial(how_to_measure_enough, folder, root))
         for label, folder, root in zip(labels, folders, roots, strict=True)
     )
-    headline = [
+    headline = (
         label_of(label, in_unit(text, rows))
         for label, verdict in zip(labels, verdicts, strict=True)
         for text in (verdict.advice, verdict.certainty)
         if text
-    ]
+    )
     figures = verdicts[0].figures if len(verdicts) == 1 else ()
     paths = zip(labels, (BenchPaths(root).collectives for root in roots), strict=True)
     sweeps = {label: read_collectives(path) for label, path in paths if holds_collectives(path)}
     measured = ReportData(folders, without_refused(rows), notes, sweeps)
-    environment = environment_of(records)
-    listings = {
-        "Failed, incomplete and invalid arms": list(_failures(rows)),
-        "Repeated turns": list(_replaced(folders)),
-        "Unreadable records": [text for folder in folders for text in folder.skipped],
-    }
-    title = f"Bench `{folders[0].bench.suite.name}`" if folders[0].bench else f"Launch {folders[0].label}"
+    environment = environment_of([record for folder in folders for record in folder.records])
     return Report(
-        title=title if len(folders) == 1 else f"{len(folders)} folders side by side",
+        title=_title(folders),
         headline=tuple(headline),
         sections=sections_of(measured),
         environment=environment,
@@ -241,13 +228,45 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
         figures=tuple(replace(each, value=in_unit(each.value, rows)) for each in figures),
         verdicts=verdicts,
         method=in_unit(METHOD, rows),
-        listings={name: lines for name, lines in listings.items() if lines},
+        listings=_listings(folders, rows),
         folders=folders,
         rows=rows,
         scaling=scaling_of(rows),
         same_arms=pairs,
         notes=notes,
     )
+
+
+def _read(roots: Sequence[Path]) -> tuple[ResultFolder, ...]:
+    folders = tuple(read_folder(root, label) for root, label in zip(roots, labels_of(roots), strict=True))
+    if not any(folder.records for folder in folders):
+        bad = [f"{entry.file}: {entry.reason}" for folder in folders for entry in folder.unreadable]
+        where = ", ".join(map(str, roots))
+        raise TfdistError(f"no readable record in {where} ({shortened(bad) or 'none written'}): run the bench again")
+    return folders
+
+
+def _check_baseline(baseline: str | None, rows: Sequence[ArmRow]) -> None:
+    names = [row.arm for row in rows if row.measured]
+    if baseline is not None and baseline not in names:
+        raise TfdistError(f"--baseline {baseline}: no measured arm; {did_you_mean(baseline, dict.fromkeys(names))}")
+
+
+def _title(folders: Sequence[ResultFolder]) -> str:
+    if len(folders) > 1:
+        return f"{len(folders)} folders side by side"
+    (folder,) = folders
+    return f"Bench `{folder.bench.suite.name}`" if folder.bench else f"Launch {folder.label}"
+
+
+def _listings(folders: Sequence[ResultFolder], rows: Sequence[ArmRow]) -> dict[str, list[str]]:
+    """What the end of the page lists, by heading."""
+    listings = {
+        "Failed, incomplete and invalid arms": list(_failures(rows)),
+        "Repeated turns": list(_replaced(folders)),
+        "Unreadable records": [text for folder in folders for text in folder.skipped],
+    }
+    return {name: lines for name, lines in listings.items() if lines}
 
 
 def _facts(

@@ -168,6 +168,28 @@ def _with_rounds(touched: Mapping[str, Sequence[int]], rows: int) -> str:
 def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
     """The warnings that apply to these arms, the most severe first."""
     rows = [row for row in rows if row.measured]
+    yield from _work_warnings(rows)
+    yield from _comparison_warnings(rows)
+    for row in rows:
+        if row.contradiction:
+            yield Warning(
+                "contradiction",
+                f"{row.label}: {row.contradiction}. Its figure or the baseline's is not what the name says.",
+                "Check that the program trains under each arm's strategy, and counts the examples of all replicas.",
+            )
+    for odd in odd_starts(rows):
+        yield Warning(
+            "odd-start",
+            f"{odd_text(odd)}, for its whole life.",
+            "Its figure contains it, and its interval is wide: measure with more --incarnations.",
+        )
+    yield from turn_warnings(rows)
+    yield from idle_warnings(rows)
+    yield from _plan_warnings(rows)
+
+
+def _work_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
+    """Arms that may compute something else than their names say, or surely do."""
     for row in rows:
         if unknown := row.strategy_note(StrategyCheck.UNKNOWN):
             yield Warning("unknown-strategy", f"{row.label}: {unknown.partition('; ')[0]}.", "Its name may be wrong.")
@@ -177,6 +199,10 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
                 f"{row.label} does not compute what it should: {row.reason}.",
                 "Do not use its figures; look for lost gradients and for other data or initial weights.",
             )
+
+
+def _comparison_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
+    """A missing baseline, and arms of different work."""
     if rows and all(row.one_device is None for row in rows):
         missing, advice = "No one-device arm was measured", "Add an arm with strategy one-device."
         if chosen := rows[0].baseline:
@@ -196,21 +222,10 @@ def warnings_for(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             "Neither the batch per device nor the global batch is the same in all arms.",
             "Fix one of them, and report weak and strong scaling separately.",
         )
-    for row in rows:
-        if row.contradiction:
-            yield Warning(
-                "contradiction",
-                f"{row.label}: {row.contradiction}. Its figure or the baseline's is not what the name says.",
-                "Check that the program trains under each arm's strategy, and counts the examples of all replicas.",
-            )
-    for odd in odd_starts(rows):
-        yield Warning(
-            "odd-start",
-            f"{odd_text(odd)}, for its whole life.",
-            "Its figure contains it, and its interval is wide: measure with more --incarnations.",
-        )
-    yield from turn_warnings(rows)
-    yield from idle_warnings(rows)
+
+
+def _plan_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
+    """Arms with too few rounds, starts or cores."""
     if few := [row.label for row in rows if row.rounds_planned < FEWEST_ROUNDS]:
         yield Warning(
             "few-rounds",

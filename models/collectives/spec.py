@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from tfdist.launch.str_enum import StrEnum
 from tfdist.models.spec import Architecture
-from tfdist.strategies.catalog import Refusal
+from tfdist.strategies.catalog import CATALOG, Refusal
 from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import CrossDevice, GradientDtype, StrategyName
+from tfdist.strategies.options import CrossDevice, GradientDtype
 
 
 class CollectiveOp(StrEnum):
@@ -124,7 +124,7 @@ def collective_refusal(op: CollectiveOp, choice: StrategyChoice) -> Refusal | No
     """
     if op is CollectiveOp.ALL_REDUCE:
         return None
-    if choice.strategy is StrategyName.MULTI_WORKER:
+    if CATALOG[choice.strategy].all_reduce == "communication":
         return _AS_ALL_REDUCE if op is CollectiveOp.REDUCE else None
     if op is CollectiveOp.BROADCAST and not choice.gpus:
         reason = "TensorFlow's CPU devices of one process share the buffer, so nothing is copied"

@@ -19,7 +19,7 @@ from tfdist.models.graph.steps import AsyncSteps, InGraphSteps, SyncSteps
 from tfdist.models.graph.variables import Variables, averages_of, build_optimizer, copies, variables_of
 from tfdist.models.spec import TrainingSpec
 from tfdist.models.training.context import TrainingContext, TrainingState
-from tfdist.strategies.options import StrategyName
+from tfdist.strategies.catalog import CATALOG
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,9 @@ def prepare(job: TrainingContext) -> tuple[ChiefLoop, Callable[[], TrainingState
     asynchronous workers were restarted.
     """
     spec, start = job.spec, job.start
+    own_graphs = any(role.client for role in CATALOG[spec.strategy].roles)
     built: InGraph | between.BetweenGraph = (
-        build_in_graph(spec, job.task) if spec.strategy is StrategyName.IN_GRAPH else between.build(spec, job.task)
+        between.build(spec, job.task) if own_graphs else build_in_graph(spec, job.task)
     )
     session = sessions.open_session(spec, job.server, built.graph, built.filters)
     if session.run(built.used):

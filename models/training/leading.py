@@ -28,7 +28,7 @@ from tfdist.models.training.windows import WindowLog
 from tfdist.strategies import devices
 from tfdist.strategies.build import build
 from tfdist.strategies.catalog import CATALOG, Exchange
-from tfdist.strategies.options import Api, StrategyName
+from tfdist.strategies.options import Api
 
 Prepare = Callable[[TrainingContext], tuple[pace.Loop, Callable[[], TrainingState]]]
 
@@ -51,7 +51,7 @@ def watched(spec: TrainingSpec) -> TrainingSpec:
     """
     row = CATALOG[spec.strategy]
     live = not events.in_turns() and spec.workers > 1 and spec.api is Api.LOOP
-    live = live and not row.graph and spec.strategy is not StrategyName.TPU
+    live = live and not row.graph and not row.clock_problem
     together = spec.synchronous and row.exchange is not Exchange.NONE and spec.steps_per_call == 1 and not spec.gpus
     if spec.step_times is None:
         spec = replace(spec, step_times=live and together)

@@ -115,7 +115,10 @@ def objects_of(capsys, *arguments):
 
 def words_of(capsys, *arguments):
     """The words that all pods get, without those that `tfdist launch` always gets."""
-    every = [pod.argv for pod in pods(objects_of(capsys, *arguments))]
+    found = pods(objects_of(capsys, *arguments))
+    every = [pod.argv for pod in found]
+    names = [words[words.index("--name") + 1] for words in every]
+    assert names == [f"{pod.subdomain}-{pod.role}-{pod.index}" for pod in found]
     plain = {(*words[2 : words.index("--name")], *words[words.index("--name") + 2 :]) for words in every}
     (words,) = plain
     return " ".join(words)
@@ -184,9 +187,10 @@ def test_the_volume_holds_runs_and_checkpoints_from_which_a_restart_continues(ca
 
 
 def test_a_program_gets_no_preset_and_resumes_by_itself(capsys):
-    assert words_of(capsys, "--pvc", "data", *MULTI_WORKER, "--", "python", "train.py", "--workers", "9") == (
+    program = ("sh", "-c", "echo $$ $(HOME)", "--workers", "9")
+    assert words_of(capsys, "--pvc", "data", *MULTI_WORKER, "--", *program) == (
         "--inherit tf-config --strategy multiworker --start-timeout 600 --runs-dir /tfdist/training/runs "
-        "--checkpoint-dir /tfdist/training/checkpoints -- python train.py --workers 9"
+        "--checkpoint-dir /tfdist/training/checkpoints -- sh -c echo $$ $(HOME) --workers 9"
     )
 
 
@@ -210,14 +214,14 @@ def test_the_program_need_not_exist_here_nor_a_data_set(capsys):
 
 
 def test_restarts_and_time_limits_are_those_of_the_jobset(capsys):
-    (_, jobset) = objects_of(capsys, "--max-restarts", "3", "--timeout", "60", "--grace-period", "90")
+    (_, jobset) = objects_of(capsys, "--max-restarts", "3", "--timeout", "59.2", "--grace-period", "90.5")
     assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 3
     (job,) = jobset["spec"]["replicatedJobs"]
     assert job["template"]["spec"]["activeDeadlineSeconds"] == 60
     (first, _) = pods([jobset])
-    assert first.spec["terminationGracePeriodSeconds"] == 100
+    assert first.spec["terminationGracePeriodSeconds"] == 101
     words = " ".join(first.argv)
-    assert "--grace-period 90" in words
+    assert "--grace-period 90.5" in words
     assert "--max-restarts" not in words
     assert "--timeout" not in words
 
@@ -255,8 +259,10 @@ def test_no_pod_gets_what_variables_have_set_for_other_commands(capsys, monkeypa
 
 def test_variables_are_copied_and_secrets_are_not(capsys, monkeypatch):
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
-    (first, *_) = pods(objects_of(capsys, "-x", "A=1 $(B)", "-x", "NCCL_*", "--secret", "keys"))
-    assert (first.env["A"], first.env["NCCL_DEBUG"]) == ("1 $(B)", "INFO")
+    (first, *_) = pods(
+        objects_of(capsys, "-x", "A=1 $(B)", "-x", "NCCL_*", "-x", "OMP_NUM_THREADS=1", "--secret", "keys")
+    )
+    assert (first.env["A"], first.env["NCCL_DEBUG"], first.env["OMP_NUM_THREADS"]) == ("1 $(B)", "INFO", "1")
     assert first.container["envFrom"] == [{"secretRef": {"name": "keys"}}]
     assert refusal(capsys, "-x", "API_TOKEN=abc") == (
         "--env API_TOKEN: looks like a secret, which a manifest must not hold; put it into a Secret, and name that with "

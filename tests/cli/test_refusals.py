@@ -105,7 +105,6 @@ WRONG = [
     (["--launcher-timeout", "4"], ["--launcher-timeout 4: must be 5 to 1000000 seconds", "omit it for 60"]),
     (["--launcher-timeout", "8"], ["--launcher-timeout 8", "no effect without --hosts"]),
     (["--no-such-option"], ["--no-such-option"]),
-    (["--inherit", "tf-config"], ["TF_CONFIG", "--inherit", "tf-config"]),
     (["--inherit", "tf-config"], ["--inherit tf-config: TF_CONFIG is not set"]),
     (["--inherit", "slurn"], ["--inherit slurn: did you mean slurm?"]),
     (["--inherit", "slurm"], ["--inherit slurm: SLURM_STEP_NODELIST is not set"]),

@@ -9,7 +9,6 @@ podFailurePolicy, failurePolicy and successPolicy.
 """
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -25,44 +24,14 @@ from typing import Any
 
 import psutil
 
+from tests.launch.kubernetes.kubelet import action, environment, expand, failed_job
+
 from .namespaces import connect, create_hub, remove
 from .nethost import SYSTEM_PATH, NetHost
 
-CPUS = "2"
-"""CPUs of a node, for pods without a limit."""
 SCRIPT = Path(__file__).with_name("pod.sh")
 RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
-_REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
-
-
-def expand(text: str, variables: Mapping[str, str]) -> str:
-    """The text with the values of $(NAME) that are known, and $ for $$."""
-
-    def value(match: "re.Match[str]") -> str:
-        return "$" if match[1] else variables.get(match[2], match[0])
-
-    return _REFERENCE.sub(value, text)
-
-
-def environment_of(container: Mapping[str, Any], labels: Mapping[str, str], index: int) -> dict[str, str]:
-    """The variables that the kubelet computes, in order; the Job controller appends JOB_COMPLETION_INDEX."""
-    index_reference = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_ANNOTATION}']"}}}
-    metadata = {"labels": labels, "annotations": {INDEX_ANNOTATION: str(index)}}
-    limits = container.get("resources", {}).get("limits", {})
-    variables: dict[str, str] = {}
-    for entry in [*container["env"], {"name": "JOB_COMPLETION_INDEX", **index_reference}]:
-        match entry:
-            case {"value": str(text)}:
-                variables[entry["name"]] = expand(text, variables)
-            case {"valueFrom": {"fieldRef": {"fieldPath": path}}}:
-                kind, key = re.fullmatch(r"metadata\.(labels|annotations)\['(.*)'\]", path).groups()
-                variables[entry["name"]] = metadata[kind][key]
-            case {"valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}:
-                variables[entry["name"]] = limits.get("cpu", CPUS)
-            case _:
-                raise AssertionError(f"unknown entry of env: {entry}")
-    return variables
 
 
 @dataclass
@@ -185,10 +154,12 @@ class JobSetRun:
 
     def _after_failure(self, failed: str) -> str:
         """Fail the set, or restart it and return nothing."""
-        reason, message = self._job_failure(self.pods[failed])
-        action = self._action(reason, message)
-        counts = action == "RestartJobSet"
-        if action == "FailJobSet" or (counts and self.counted >= self.spec["failurePolicy"]["maxRestarts"]):
+        pod = self.pods[failed]
+        (job,) = [job["template"]["spec"] for job in self.spec["replicatedJobs"] if job["name"] == pod.role]
+        reason, message = failed_job(job, pod.exit_code)
+        next_action = action(self.spec["failurePolicy"], reason, message)
+        counts = next_action == "RestartJobSet"
+        if next_action == "FailJobSet" or (counts and self.counted >= self.spec["failurePolicy"]["maxRestarts"]):
             self.delete_pods()
             return f"Failed: {failed}: {reason}: {message}"
         assert self.spec["failurePolicy"]["restartStrategy"] == "BlockingRecreate"
@@ -199,27 +170,6 @@ class JobSetRun:
         self.start()
         return ""
 
-    def _job_failure(self, pod: Pod) -> tuple[str, str]:
-        """Reason and message of the Job's failure; the first rule that matches counts."""
-        (job,) = [job for job in self.spec["replicatedJobs"] if job["name"] == pod.role]
-        spec = job["template"]["spec"]
-        for number, rule in enumerate(spec["podFailurePolicy"]["rules"]):
-            codes = rule.get("onExitCodes", {"values": []})["values"]
-            if pod.exit_code in codes:
-                assert rule["action"] == "FailJob"
-                return "PodFailurePolicy", f"exit code {pod.exit_code} matching FailJob rule at index {number}"
-        assert spec["backoffLimit"] == 0
-        return "BackoffLimitExceeded", f"exit code {pod.exit_code}"
-
-    def _action(self, reason: str, message: str) -> str:
-        for rule in self.spec["failurePolicy"].get("rules", ()):
-            patterns = rule.get("onJobFailureMessagePatterns")
-            if reason in rule.get("onJobFailureReasons", [reason]) and (
-                patterns is None or any(re.search(pattern, message) for pattern in patterns)
-            ):
-                return str(rule["action"])
-        return "RestartJobSet"
-
     def _create(self, job: Mapping[str, Any], index: int, hosts_file: Path) -> Pod:
         template = job["template"]["spec"]["template"]
         pod, (container,) = template["spec"], template["spec"]["containers"]
@@ -228,7 +178,8 @@ class JobSetRun:
         (folder / "root").mkdir(parents=True)
         (folder / "termination-log").touch()
         labels = {**template["metadata"]["labels"], RESTART_LABEL: str(self.restarts)}
-        variables = environment_of(container, labels, index)
+        metadata = {"labels": labels, "annotations": {INDEX_ANNOTATION: str(index)}}
+        variables = {**environment(container, metadata), "JOB_COMPLETION_INDEX": str(index)}
         words = [expand(word, variables) for word in (*container["command"], *container["args"])]
         mount_path = _mount_path(pod, container)
         unshare = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "sh", str(SCRIPT)]

@@ -27,12 +27,6 @@ def commands(target: str) -> str:
     return make("--dry-run", "--always-make", target)
 
 
-@pytest.mark.parametrize("target", ["install", "test", "test-all", "lint", "types", "build"])
-def test_only_the_bench_target_starts_a_bench(target: str) -> None:
-    assert "tfdist bench" not in commands(target)
-    assert "tfdist bench" in commands("bench")
-
-
 def test_check_runs_formatting_lint_types_and_the_quick_tests_too_and_test_all_leaves_none_out() -> None:
     every = commands("test-all").splitlines()[-1].removesuffix(" --hypothesis-profile thorough")
     *_, pattern, lint, types, tests = commands("check").splitlines()

@@ -10,7 +10,6 @@ from tfdist.jobs.checks import (
     check_effect,
     check_step_times,
     check_straggler,
-    check_strategy,
     warnings_of,
 )
 from tfdist.jobs.presets import resolve
@@ -112,11 +111,6 @@ def test_an_option_without_effect_is_refused(spec, chosen, message):
 )
 def test_an_option_with_an_effect_is_accepted(dataset, chosen):
     assert check_effect(TrainingSpec(dataset=dataset), chosen) is None
-
-
-def test_an_invalid_partitioner_is_refused():
-    with pytest.raises(TfdistError, match="--set variable_partitioner=fixed:0"):
-        check_strategy(TrainingSpec(variable_partitioner="fixed:0"), {}, Machine((0,), ()))
 
 
 @pytest.mark.parametrize(("model", "count"), [(Architecture.MOBILENET_V2, 1), (Architecture.TINY, 0)])

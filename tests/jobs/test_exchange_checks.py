@@ -23,7 +23,7 @@ LOSSY = (GradientDtype.BFLOAT16, GradientDtype.FLOAT16)
 @pytest.mark.parametrize("strategy", CATALOG)
 def test_only_strategies_with_an_all_reduce_take_a_gradient_type(strategy, dtype):
     choices = {"strategy": str(strategy), "gradient_dtype": str(dtype)}
-    if strategy in (StrategyName.MIRRORED, StrategyName.MULTI_WORKER):
+    if CATALOG[strategy].all_reduce:
         assert resolve(choices, CPU, "smoke").spec.gradient_dtype is dtype
     else:
         with pytest.raises(TfdistError, match=f"--gradient-dtype {dtype} has no effect under --strategy {strategy}"):

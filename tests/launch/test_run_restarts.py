@@ -103,23 +103,11 @@ def test_a_job_that_fails_again_and_again_ends_with_all_its_attempts(tmp_path):
     assert outcome.not_restarted == "--max-restarts 2 is used up"
 
 
-def test_wrong_input_is_not_tried_again(tmp_path):
-    outcome, _ = run(python_job(PREPARE + "sys.exit(2)", {"worker": 2}), tmp_path, RESTARTING)
-    assert len(outcome.attempts) == 1
-    assert outcome.not_restarted == "the input is wrong, which a restart does not change"
-
-
 def test_exit_code_42_asks_for_a_restart(tmp_path):
     policy = replace(RESTARTING, restart_on=RestartOn.PREEMPTION, settle_s=5.0, settle_restart_s=5.0)
     outcome, _ = run(python_job(PREPARE + "sys.exit(0 if attempt else 42)", {"worker": 2}), tmp_path, policy)
     assert outcome.status is Status.OK
     assert outcome.attempts[0].reason == "both tasks failed alike: exited with code 42 (restart requested)"
-
-
-def test_exit_code_42_without_restarts_ends_the_run(tmp_path):
-    outcome, _ = run(python_job(PREPARE + "sys.exit(42)", {"worker": 1}), tmp_path)
-    assert (outcome.status, outcome.exit_code) == (Status.FAILED, 42)
-    assert outcome.reason == "worker-0 exited with code 42 (restart requested)"
 
 
 def test_a_killed_worker_is_reported_within_3_s_with_the_default_settings(tmp_path):

@@ -18,8 +18,8 @@ from tfdist.bench.table import Column, Table, with_interval
 from tfdist.launch.text import listed
 from tfdist.models.collectives.spec import CollectiveOp, bus_factor
 from tfdist.models.datasets.table import SYNTHETIC
-from tfdist.strategies.catalog import Exchange
-from tfdist.strategies.options import GradientDtype, StrategyName
+from tfdist.strategies.catalog import CATALOG, Exchange
+from tfdist.strategies.options import GradientDtype
 
 _OFTEN = 0.75
 """A rank that is the last one in a larger share of steps is a straggler, not chance."""
@@ -32,7 +32,7 @@ _MORE_STARTS = "Measure again with more --incarnations on a quiet machine."
 
 def _strategy(row: ArmRow, lost: LostTime) -> str:
     threads = ""
-    if row.strategy in (StrategyName.MIRRORED, StrategyName.CENTRAL_STORAGE) and not row.measured[0].spec.get("gpus"):
+    if CATALOG[row.strategy].one_process and not row.measured[0].spec.get("gpus"):
         threads = " The replicas of one process share its threads: compare multiworker, which has a process for each."
     return (
         f"Each device computes its own gradients more slowly than in a training of its own.{threads} A larger batch or "
@@ -43,7 +43,7 @@ def _strategy(row: ArmRow, lost: LostTime) -> str:
 def _exchange(row: ArmRow, lost: LostTime) -> str:
     size = f"{lost.gradient_bytes / 1e6:.1f} MB" if lost.gradient_bytes > 1e5 else f"{lost.gradient_bytes / 1e3:.1f} kB"
     gradients = f"{size} of gradients"
-    if row.strategy != StrategyName.MULTI_WORKER or not row.link or not lost.gradient_bytes:
+    if CATALOG[row.strategy].all_reduce != "communication" or not row.link or not lost.gradient_bytes:
         place = "inside one machine" if row.hosts == 1 else "between hosts"
         return (
             f"{gradients} are copied and added in every step, {place}. A larger batch does it less often per image; "

@@ -1,16 +1,13 @@
-import ast
 import inspect
 import json
-import math
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, get_args, get_type_hints
+from typing import get_args
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.launch.agent_program import agent, running_task, tasks
+from tfdist.launch.agent_program import agent
 from tfdist.launch.agent_program.description import describe
 from tfdist.launch.agents.messages import (
     AgentEnded,
@@ -62,29 +59,6 @@ KINDS = {_kind(kind): kind for kind in get_args(FromAgent)}
 TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(["stdout", "../../x", "\ud800", "\udcff"])
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
 JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3))
-IS_OF_TYPE = {
-    str: lambda value: type(value) is str,
-    int: lambda value: type(value) is int,
-    float: lambda value: type(value) is float and math.isfinite(value),
-    tuple[int, ...]: lambda value: type(value) is tuple and all(type(item) is int for item in value),
-    tuple[str, ...]: lambda value: type(value) is tuple and all(type(item) is str for item in value),
-    Mapping[str, str]: lambda value: type(value) is dict and all(type(item) is str for item in value.values()),
-    Mapping[str, int]: lambda value: type(value) is dict and all(type(item) is int for item in value.values()),
-    Mapping[str, float]: lambda value: (
-        type(value) is dict and all(type(item) is float and math.isfinite(item) for item in value.values())
-    ),
-    Mapping[str, Mapping[str, float]]: lambda value: (
-        type(value) is dict and all(IS_OF_TYPE[Mapping[str, float]](item) for item in value.values())
-    ),
-    Mapping[str, Any]: lambda value: type(value) is dict,
-    Description: lambda value: value.keys() == Description.__annotations__.keys(),
-    get_type_hints(Output)["stream"]: lambda value: value in ("stdout", "stderr"),
-}
-"""By annotation."""
-
-
-def field_types(kind):
-    return {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
 
 
 @st.composite
@@ -98,36 +72,13 @@ def likely_messages(draw):
     return json.dumps({"kind": kind, **values}).encode()
 
 
-def texts_in(value):
-    """All strings in a JSON value."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        items = [*value, *value.values()]
-    else:
-        items = value if isinstance(value, list | tuple) else []
-    return [text for item in items for text in texts_in(item)]
-
-
 @given(likely_messages())
-@example(b'{"kind": "output", "task": "../../x", "stream": "../../x", "text": ""}')
-@example(b'{"kind": "output", "task": "worker-0", "stream": ["stdout"], "text": ""}')
-@example(b'{"kind": "started", "task": "worker-0", "pid": true, "time": 1.0}')
-@example(b'{"kind": "started", "task": "worker-0", "pid": 7, "time": NaN}')
-@example(b'{"kind": "heartbeat", "time": 1' + b"0" * 400 + b"}")
-def test_a_message_is_refused_or_has_fields_of_the_annotated_types(line):
+def test_a_message_is_refused_or_can_be_sent_as_it_was_read(line):
     try:
         message = decode(line)
     except ValueError:
         return
-    for name, kind in field_types(type(message)).items():
-        value = getattr(message, name)
-        assert IS_OF_TYPE[kind](value), (name, value)
-        assert "".join(texts_in(value)).encode("utf-8", "surrogateescape") is not None
-
-
-def test_the_types_of_all_fields_are_tested():
-    assert {kind for message in KINDS.values() for kind in field_types(message).values()} == set(IS_OF_TYPE)
+    assert decode(encode(message)) == message
 
 
 @pytest.mark.parametrize("text", ["[" * 40_000, '{"kind": "event", "event": ' * 5000, '{"kind": []}', "[1]", "null"])
@@ -222,11 +173,14 @@ def test_the_samples_are_messages(kind):
         ("exited", {"cpu_s": -1.0}),
         ("exited", {"attempt": -1}),
         ("started", {"pid": 0}),
+        ("started", {"pid": True}),
         ("started", {"time": 1e18}),
         ("stuck", {"state": "x" * 5000}),
         ("reserved", {"ports": [1 << 16]}),
         ("reserved", {"request": 1 << 63}),
         ("output", {"text": "x" * 150_000}),
+        ("output", {"stream": "../../x"}),
+        ("output", {"stream": ["stdout"]}),
         ("inspected", {"host": {"busy_s": -1.0}}),
     ],
 )
@@ -304,28 +258,3 @@ def test_the_agent_has_a_method_for_every_message_of_the_launcher(message):
 @pytest.mark.parametrize("message", FROM_AGENT)
 def test_the_launcher_decodes_every_message_of_the_agent(message):
     assert decode(encode(message)) == message
-
-
-def test_the_agent_sends_the_fields_that_the_launcher_expects():
-    trees = [ast.parse(inspect.getsource(module)) for module in (agent, tasks, running_task)]
-    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    sent = {}
-    for function, added in (("_send", set()), ("report", {"task", "attempt"})):
-        for call in [call for call in calls if getattr(call.func, "attr", "") == function]:
-            kind, names = call.args[-1], {keyword.arg for keyword in call.keywords}
-            if isinstance(kind, ast.Constant) and None not in names:
-                sent[kind.value] = names | added
-    kinds = {json.loads(encode(message))["kind"]: message for message in FROM_AGENT}
-    assert sent == {kind: {field.name for field in fields(kinds[kind])} for kind in sent}
-    assert kinds.keys() - sent.keys() == {
-        "agent_ended",
-        "dial_result",
-        "exited",
-        "folder_checked",
-        "hello",
-        "inspected",
-        "link_speed",
-        "logged_in",
-        "prepared",
-        "stacks_dumped",
-    }  # sent later, as dictionaries; the login by a shell

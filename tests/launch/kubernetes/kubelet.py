@@ -1,4 +1,4 @@
-"""What the controllers and the kubelet make of a manifest: the name, environment and command of each pod.
+"""What the controllers and the kubelet make of a manifest: the name, environment and command of each pod, and its end.
 
 Source of how references are replaced: expand.go of Kubernetes, where `$$` is `$`, and an unknown reference stays.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-CPUS = "8"
+CPUS = "2"
 """Of each node."""
 
 
@@ -115,3 +115,24 @@ def source(variable: Mapping[str, Any], container: Mapping[str, Any], metadata: 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
     return re.sub(r"\$\$|\$\(([^)]*)\)", lambda found: "$" if found[1] is None else env.get(found[1], found[0]), text)
+
+
+def action(failure_policy: Mapping[str, Any], reason: str, message: str) -> str:
+    """What JobSet does after a Job has failed: the first rule that matches, else a restart that counts."""
+    for rule in failure_policy["rules"]:
+        patterns = rule.get("onJobFailureMessagePatterns", [""])
+        if reason in rule["onJobFailureReasons"] and any(re.search(each, message) for each in patterns):
+            return str(rule["action"])
+    return "RestartJobSet"
+
+
+def failed_job(job: Mapping[str, Any], code: int | None = None, condition: str | None = None) -> tuple[str, str]:
+    """Reason and message of the Job controller after a pod failed with this exit code or condition."""
+    for index, rule in enumerate(job["podFailurePolicy"]["rules"]):
+        ending = f"matching {rule['action']} rule at index {index}"
+        if code in rule.get("onExitCodes", {}).get("values", ()):
+            return "PodFailurePolicy", f"Container tfdist for pod default/p-0 failed with exit code {code} {ending}"
+        if condition in [each["type"] for each in rule.get("onPodConditions", ())]:
+            return "PodFailurePolicy", f"Pod default/p-0 has condition {condition} {ending}"
+    assert job["backoffLimit"] == 0
+    return "BackoffLimitExceeded", "Job has reached the specified backoff limit"

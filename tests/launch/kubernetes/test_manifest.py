@@ -20,7 +20,6 @@ def test_policies_and_services_exist_before_the_pods():
     assert kinds() == ["NetworkPolicy", "JobSet"]
     assert kinds(kind=Kind.JOB) == ["NetworkPolicy", "Service", "Job"]
     assert kinds(kind=Kind.TRAINJOB) == ["NetworkPolicy", "TrainingRuntime", "TrainJob"]
-    assert kinds(network_policy=False) == ["JobSet"]
 
 
 @pytest.mark.parametrize("kind", [Kind.JOB, Kind.TRAINJOB])
@@ -96,9 +95,7 @@ def test_the_longest_name_of_a_pod_has_63_characters(kind):
         manifest(workload(MULTI_WORKER), options(kind=kind, name="a" * (longest + 1)))
 
 
-def test_a_job_is_for_one_role_without_restarts():
-    with pytest.raises(TfdistError, match="these have the roles chief, worker and ps; use --kind jobset"):
-        manifest(workload(PARAMETER_SERVER), options(kind=Kind.JOB))
+def test_a_job_is_not_restarted():
     with pytest.raises(TfdistError, match="--max-restarts 3: a Job cannot restart all its pods together"):
         manifest(workload(max_restarts=3), options(kind=Kind.JOB))
 

@@ -11,7 +11,7 @@ import pytest
 from tfdist.launch.kubernetes.manifest import manifest
 from tfdist.launch.kubernetes.options import Kind
 
-from .kubelet import pods, with_jobset
+from .kubelet import action, failed_job, pods, with_jobset
 from .workloads import MULTI_WORKER, PARAMETER_SERVER, options, workload
 
 BOTH = [MULTI_WORKER, PARAMETER_SERVER]
@@ -52,7 +52,7 @@ def test_each_pod_failure_rule_has_one_requirement_that_names_an_existing_contai
 
 
 @pytest.mark.parametrize("roles", BOTH, ids=IDS)
-def test_variables_volumes_and_grace_period_of_a_pod_fit_together(roles):
+def test_variables_and_volumes_of_a_pod_fit_together(roles):
     for job in jobs(roles):
         spec = job["template"]["spec"]
         (container,) = spec["containers"]
@@ -63,7 +63,6 @@ def test_variables_volumes_and_grace_period_of_a_pod_fit_together(roles):
         assert set(re.findall(r"\$\((\w+)\)", " ".join(container["args"]))) <= set(names)
         mounted = [each["name"] for each in container.get("volumeMounts", ())]
         assert mounted == [each["name"] for each in spec.get("volumes", ())]
-        assert spec["terminationGracePeriodSeconds"] > workload().save_s
 
 
 @pytest.mark.parametrize("kind", [Kind.JOBSET, Kind.TRAINJOB])
@@ -72,7 +71,6 @@ def test_the_policies_of_a_jobset_refer_to_what_exists(roles, kind):
     spec = jobset(roles, kind)["spec"]
     names = [each["name"] for each in spec["replicatedJobs"]]
     assert names == [role if kind is Kind.JOBSET or role != "worker" else "node" for role in roles]
-    assert set(spec["successPolicy"]["targetReplicatedJobs"]) <= set(names)
     rules = spec["failurePolicy"]["rules"]
     assert len({each["name"] for each in rules}) == len(rules)
     for rule in rules:
@@ -84,26 +82,6 @@ def test_the_leading_roles_decide_success():
     assert jobset(MULTI_WORKER)["spec"]["successPolicy"]["targetReplicatedJobs"] == ["worker"]
     assert jobset(PARAMETER_SERVER)["spec"]["successPolicy"]["targetReplicatedJobs"] == ["chief"]
     assert jobset(MULTI_WORKER, Kind.TRAINJOB)["spec"]["successPolicy"]["targetReplicatedJobs"] == ["node"]
-
-
-def action(failure_policy, reason, message):
-    """What JobSet does after a Job has failed: the first rule that matches, else a restart that counts."""
-    for rule in failure_policy["rules"]:
-        patterns = rule.get("onJobFailureMessagePatterns", [""])
-        if reason in rule["onJobFailureReasons"] and any(re.search(each, message) for each in patterns):
-            return rule["action"]
-    return "RestartJobSet"
-
-
-def failed_job(job, code=None, condition=None):
-    """Reason and message of the Job controller after a pod failed with this exit code or condition."""
-    for index, rule in enumerate(job["podFailurePolicy"]["rules"]):
-        ending = f"matching {rule['action']} rule at index {index}"
-        if code in rule.get("onExitCodes", {}).get("values", ()):
-            return "PodFailurePolicy", f"Container tfdist for pod default/p-0 failed with exit code {code} {ending}"
-        if condition in [each["type"] for each in rule.get("onPodConditions", ())]:
-            return "PodFailurePolicy", f"Pod default/p-0 has condition {condition} {ending}"
-    return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
 
 
 @pytest.mark.parametrize("roles", BOTH, ids=IDS)
@@ -128,10 +106,8 @@ def test_what_follows_from_the_end_of_a_pod(roles, failure, expected):
 
 
 def test_a_deadline_ends_the_jobset():
-    spec = jobset(MULTI_WORKER, timeout_s=90.2)["spec"]
-    (job,) = spec["replicatedJobs"]
-    assert job["template"]["spec"]["activeDeadlineSeconds"] == 91
-    assert action(spec["failurePolicy"], "DeadlineExceeded", "Job was active longer than its deadline") == "FailJobSet"
+    policy = jobset(MULTI_WORKER, timeout_s=90.2)["spec"]["failurePolicy"]
+    assert action(policy, "DeadlineExceeded", "Job was active longer than its deadline") == "FailJobSet"
 
 
 @pytest.mark.parametrize("kind", [Kind.JOBSET, Kind.TRAINJOB])
@@ -153,22 +129,17 @@ def test_the_headless_service_of_a_job_names_its_pods():
 
 def check_addresses(found):
     for pod in found:
-        config = parsed(pod)
+        config = json.loads(pod.env["TF_CONFIG"])
         assert config["task"] == {"type": pod.role, "index": pod.index}
         assert config["cluster"][pod.role][pod.index] == f"{pod.host}:5000"
         assert sum(map(len, config["cluster"].values())) == len(found)
-        assert len(f"{pod.hostname}-abcde") <= 63
-
-
-def parsed(pod):
-    return json.loads(pod.env["TF_CONFIG"])
 
 
 @pytest.mark.parametrize("kind", [Kind.JOBSET, Kind.TRAINJOB])
-def test_an_attempt_is_known_to_each_pod_of_a_jobset(kind):
+def test_an_attempt_is_known_to_each_pod_of_a_jobset_and_to_none_of_a_job(kind):
     objects = manifest(workload(PARAMETER_SERVER), options(kind=kind))
     assert {pod.env["TFDIST_ATTEMPT"] for pod in pods(objects, attempt=2)} == {"2"}
-    assert [pod.env["TFDIST_INDEX"] for pod in pods(objects)] == ["0", "0", "1", "0", "1"]
+    assert all("TFDIST_ATTEMPT" not in pod.env for pod in pods(manifest(workload(), options(kind=Kind.JOB))))
 
 
 @pytest.mark.parametrize("kind", [Kind.JOBSET, Kind.TRAINJOB])

@@ -116,14 +116,6 @@ def test_a_killed_worker_is_started_again_at_once_and_nothing_is_stopped():
     assert supervisor.tasks.running == {"chief-0", "worker-0", "worker-1", "ps-0", "ps-1"}
 
 
-def test_a_restarted_worker_is_told_its_attempt():
-    supervisor, channel, _ = supervised()
-    supervisor.handle(ended("worker-1", -9))
-    run_due(supervisor)
-    start = channel.sent[-1]
-    assert start.env["TFDIST_ATTEMPT"] == "1"
-
-
 def test_what_ended_an_attempt_does_not_confuse_the_next_one():
     supervisor, _, _ = supervised()
     supervisor.handle(Output("worker-1", "stderr", "ValueError: bad\n"))
