@@ -37,6 +37,7 @@ from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted
+from tfdist.launch.this_command import this_command
 
 if TYPE_CHECKING:
     from tfdist.bench.report.build import Report
@@ -233,7 +234,7 @@ def bench_options(given: Mapping[str, Any], program: list[str] | None) -> BenchO
     for name, flag in (("fail_slower", "--fail-slower"), ("precision", "--precision")):
         if name in values:
             values[name] = parse_share(values[name], flag)
-    command = redact_command(["tfdist", *sys.argv[1:]])
+    command = redact_command(this_command())
     return BenchOptions(sweep=sweep, command=command, program=tuple(program or ()), **values)
 
 

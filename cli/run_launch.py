@@ -52,6 +52,7 @@ from tfdist.launch.supervision import termination_log
 from tfdist.launch.supervision.metrics import INSPECT_S, MetricsOptions, published
 from tfdist.launch.supervision.run_tasks import launch as run_job
 from tfdist.launch.text import shortened
+from tfdist.launch.this_command import this_command
 from tfdist.models.checkpoints import Checkpointing, check_folder_name
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import run_training
@@ -205,7 +206,7 @@ def run_launch(
             policy = replace(policy, inspect_s=INSPECT_S)
         outcome, record = _run(planned, run_dir, policy, console, fleet, hosts, run_options.metrics)
 
-    resume = resume_command(sys.argv[1:], run_dir.path, planned.checkpointing, own=bool(planned.argv))
+    resume = resume_command(this_command()[1:], run_dir.path, planned.checkpointing, own=bool(planned.argv))
     show_outcome(
         outcome,
         record,

@@ -14,6 +14,7 @@ from tfdist.launch.diagnosis.outcome_lines import Label, OutcomeLine, lines_of, 
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, plain, replace_surrogates
+from tfdist.launch.this_command import this_command
 from tfdist.models.record import RankRecord, Record, RecordStatus
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
@@ -121,7 +122,7 @@ def _loss(rank: RankRecord) -> float | None:
 
 def _show_failure(outcome: Outcome, again: str | None, resume: str, is_shown: IsShown | None) -> None:
     """Print to stderr who failed first and why, the traceback, what to do, how others ended, and the commands."""
-    again = redact_command(["tfdist", *sys.argv[1:]]) if again is None else again
+    again = redact_command(this_command()) if again is None else again
     commands = (OutcomeLine(Label.AGAIN, again), OutcomeLine(Label.RESUME, resume))
     lines = [*lines_of(outcome), *(line for line in commands if line.text)]
     if outcome.culprit is None or (is_shown and is_shown(outcome.culprit, outcome.log)):
