@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from tfdist.bench.compare.gate import gate_sentence, is_too_slow, parse_share
+from tfdist.bench.compare.gate import gate_sentence, is_too_slow, may_be_too_slow, parse_share
 from tfdist.bench.export import ExportFormat, exported, figures_of, ratios_of
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
@@ -17,7 +17,7 @@ from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare, run_session
-from tfdist.bench.statistics import Comparison
+from tfdist.bench.statistics import Comparison, interval_of
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.result_folders import Export, export_form, list_skipped
@@ -100,20 +100,20 @@ def _judge(
     rows: list[dict[str, object]] = []
     for arm, found in versions:
         if found is not None:
-            low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
+            interval = interval_of(found)
+            low, high = (interval.low, interval.high) if interval else (None, None)
             row = {"arm": arm, "ratio": found.ratio, "low": low, "high": high, "verdict": str(found.verdict)}
             rows.append({**row, "too_slow": bound is not None and is_too_slow(found, bound)})
     if bound is None:
         return code, rows
     slow = [arm for arm, found in versions if is_too_slow(found, bound)]
-    missing = [arm for arm, found in versions if found is None or found.interval is None]
-    reached = {arm for arm, found in versions if found and found.interval and found.interval.low < 1 - bound}
-    unsure = [arm for arm, _ in versions if arm in missing or (arm in reached and arm not in slow)]
-    if slow or missing or not quiet:
-        echo_wrapped([gate_sentence(bound, slow, unsure, len(versions) - len(missing))], stream)
+    unsure = [arm for arm, found in versions if may_be_too_slow(found, bound)]
+    compared = sum(interval_of(found) is not None for _, found in versions)
+    if slow or compared < len(versions) or not quiet:
+        echo_wrapped([gate_sentence(bound, slow, unsure, compared)], stream)
     if slow and not code:
         code = ExitCode.FAILED
-    return code if code or (versions and not missing) else ExitCode.NOTHING_COMPARED, rows
+    return code if code or 0 < compared == len(versions) else ExitCode.NOTHING_COMPARED, rows
 
 
 def plan_of(session: Session) -> BenchPlan:

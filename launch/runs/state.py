@@ -18,7 +18,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import LARGEST, load_json, read_json, reason_of
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.launcher import Launcher, answering, answers, read_launcher
-from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir, is_ours
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import did_you_mean, shortened
 from tfdist.launch.typed_json import Seconds, from_json, with_texts
@@ -244,13 +244,6 @@ def _is_socket(path: Path) -> bool:
     return False
 
 
-def is_ours(path: Path) -> bool:
-    """Whether a folder belongs to this user, and a link in its place, too."""
-    with suppress(OSError):
-        return {path.lstat().st_uid, path.stat().st_uid} == {os.geteuid()}
-    return False
-
-
 def find_run(text: str, runs_dir: Path, argument: str = "", *, others: bool = False) -> RunDir:
     """The run that `text` names: `last`, its folder's name or a unique part of it, or a path.
 
@@ -396,8 +389,8 @@ def delete(old: OldRun) -> None:
 
 def _is_deletable(run_dir: RunDir) -> bool:
     """Whether it is a run of this user that has ended."""
-    folder = run_dir.path.lstat()
-    if run_dir.created is None or not stat.S_ISDIR(folder.st_mode) or folder.st_uid != os.geteuid():
+    is_folder = stat.S_ISDIR(run_dir.path.lstat().st_mode)  # no link
+    if run_dir.created is None or not is_folder or not is_ours(run_dir.path):
         return False
     if not any(file.is_file() and not file.is_symlink() for file in (run_dir.outcome, run_dir.launcher)):
         return False
