@@ -26,7 +26,7 @@ from tfdist.jobs.launch_plan import (
     with_checkpoints,
     with_trace,
 )
-from tfdist.jobs.resume_source import requeue, resume_command, without_sigterm
+from tfdist.jobs.resume_source import claimed, requeue, resume_command, without_sigterm
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Message, Note, OnMessage
 from tfdist.launch.agents.messages import Event
@@ -176,7 +176,8 @@ def run_launch(
     check_runs_dir(run_options.runs_dir)
     policy = replace(policy, kill_wait_s=kill_wait_s(os.environ))
     selection.try_out(lambda machines: checked_plan(options, run_options, machines), options.devices)
-    with connected(selection, policy, quiet=run_options.lines.quiet) as fleet:
+    claim = claimed(options.recovery, options.source, shared=options.inherit is not None, dry_run=run_options.dry_run)
+    with claim, connected(selection, policy, quiet=run_options.lines.quiet) as fleet:
         machines = selection.machines(fleet, options.devices)
         planned = checked_plan(options, run_options, machines)
         busy = () if run_options.dry_run else busy_warnings(planned.job, machines)

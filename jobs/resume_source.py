@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tfdist.jobs.checkpoint_source import CheckpointSource, find_source, listing_of, no_checkpoint, read_saved_spec
@@ -13,6 +13,7 @@ from tfdist.jobs.recovery import AUTO, Recovery
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.redact import redact_command
+from tfdist.launch.runs.claim import ClaimedError, claim
 from tfdist.launch.runs.state import RunState, list_runs
 from tfdist.launch.text import last_line
 from tfdist.models.checkpoints import Checkpointing, check_empty, list_checkpoints
@@ -201,5 +202,33 @@ def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:
             and saved.checkpointing is not None
             and os.path.realpath(saved.checkpointing.folder) == str(path)
         ):
-            fix = f"stop it with 'tfdist stop {run.run_dir.path}'"
-            raise TfdistError(f"{folder}: {run.name} still saves checkpoints there; {fix}")
+            raise _in_use(folder, run.name, f"stop it with 'tfdist stop {run.run_dir.path}'")
+
+
+@contextmanager
+def claimed(recovery: Recovery, source: CheckpointSource | None, *, shared: bool, dry_run: bool) -> Iterator[None]:
+    """Let no other launch save in the folder of checkpoints until the context ends, also before the run has a folder.
+
+    Args:
+        recovery: the options about checkpoints.
+        source: what --resume names.
+        shared: as in `find_resumed`; then nothing is claimed.
+        dry_run: nor then.
+
+    Raises:
+        TfdistError: another launch has claimed the folder.
+    """
+    folder = recovery.folder if source is None else source.folder
+    with ExitStack() as stack:
+        if folder is not None and not shared and not dry_run:
+            try:
+                stack.enter_context(claim(folder if "://" in folder else os.path.realpath(folder)))
+            except ClaimedError as error:
+                if not error.pid:
+                    raise _in_use(folder, "another launch", "wait for its end") from None
+                raise _in_use(folder, f"process {error.pid}", f"stop it with 'kill {error.pid}'") from None
+        yield
+
+
+def _in_use(folder: str, user: str, fix: str) -> TfdistError:
+    return TfdistError(f"{folder}: {user} still saves checkpoints there; {fix}")
