@@ -31,7 +31,8 @@ from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import OUTPUT, TIMING, WHAT, Seconds
 from tfdist.jobs.recovery import timeout_words
-from tfdist.launch.doctor.preflight import measure_neighbours
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.doctor.preflight import Links, measure_neighbours
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
@@ -65,9 +66,7 @@ def run_bench(
             return 0
         if not quiet:
             announce(session, stream)
-        # the links between neighbouring hosts that some arm uses
-        most = max((len(machines) for machines in session.arms.machines.values()), default=1)
-        links = {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.hellos)[:most])
+        links = _used_links(session, fleet)
         if not quiet:
             measured = [f"{one.name} -> {other.name}: {link}" for (one, other), link in links.items()]
             echo_wrapped([*measured, *limits(session, links)], stream)
@@ -91,6 +90,16 @@ def run_bench(
         figures = figures_of(report) if report else ()
         typer.echo(dumps(exported((*figures, *ratios_of(versions)), export)))
     return code
+
+
+def _used_links(session: Session, fleet: Fleet | None) -> Links:
+    """The links between neighbouring hosts that some arm uses, measured.
+
+    Raises:
+        TfdistError: a host cannot reach the next one.
+    """
+    most = max((len(machines) for machines in session.arms.machines.values()), default=1)
+    return {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.hellos)[:most])
 
 
 def _judge(
