@@ -90,6 +90,11 @@ class Comparison:
         )
 
 
+def interval_of(comparison: Comparison | None) -> Interval | None:
+    """The interval that decides; None: not compared, because one was not measured, or in too few rounds."""
+    return comparison.interval if comparison else None
+
+
 @dataclass(frozen=True)
 class Estimate:
     """The natural logarithm of images/s or of a ratio, and how well it is known."""

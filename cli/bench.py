@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from tfdist.bench.compare.gate import gate_sentence, is_too_slow, parse_share
+from tfdist.bench.compare.gate import gate_sentence, is_too_slow, may_be_too_slow, parse_share
 from tfdist.bench.export import ExportFormat, exported, figures_of, ratios_of
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
@@ -17,7 +17,7 @@ from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare, run_session
-from tfdist.bench.statistics import Comparison
+from tfdist.bench.statistics import Comparison, interval_of
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.result_folders import Export, export_form, list_skipped
@@ -31,12 +31,14 @@ from tfdist.cli.show.steps import connected
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.options import OUTPUT, TIMING, WHAT, Seconds
 from tfdist.jobs.recovery import timeout_words
-from tfdist.launch.doctor.preflight import measure_neighbours
+from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.doctor.preflight import Links, measure_neighbours
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted
+from tfdist.launch.this_command import this_command
 
 if TYPE_CHECKING:
     from tfdist.bench.report.build import Report
@@ -64,9 +66,7 @@ def run_bench(
             return 0
         if not quiet:
             announce(session, stream)
-        # the links between neighbouring hosts that some arm uses
-        most = max((len(machines) for machines in session.arms.machines.values()), default=1)
-        links = {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.hellos)[:most])
+        links = _used_links(session, fleet)
         if not quiet:
             measured = [f"{one.name} -> {other.name}: {link}" for (one, other), link in links.items()]
             echo_wrapped([*measured, *limits(session, links)], stream)
@@ -92,6 +92,16 @@ def run_bench(
     return code
 
 
+def _used_links(session: Session, fleet: Fleet | None) -> Links:
+    """The links between neighbouring hosts that some arm uses, measured.
+
+    Raises:
+        TfdistError: a host cannot reach the next one.
+    """
+    most = max((len(machines) for machines in session.arms.machines.values()), default=1)
+    return {} if fleet is None or most < 2 else measure_neighbours(fleet, list(fleet.hellos)[:most])
+
+
 def _judge(
     versions: Sequence[tuple[str, Comparison | None]], bound: float | None, code: int, stream: TextIO, quiet: bool
 ) -> tuple[int, list[dict[str, object]]]:
@@ -99,20 +109,20 @@ def _judge(
     rows: list[dict[str, object]] = []
     for arm, found in versions:
         if found is not None:
-            low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
+            interval = interval_of(found)
+            low, high = (interval.low, interval.high) if interval else (None, None)
             row = {"arm": arm, "ratio": found.ratio, "low": low, "high": high, "verdict": str(found.verdict)}
             rows.append({**row, "too_slow": bound is not None and is_too_slow(found, bound)})
     if bound is None:
         return code, rows
     slow = [arm for arm, found in versions if is_too_slow(found, bound)]
-    missing = [arm for arm, found in versions if found is None or found.interval is None]
-    reached = {arm for arm, found in versions if found and found.interval and found.interval.low < 1 - bound}
-    unsure = [arm for arm, _ in versions if arm in missing or (arm in reached and arm not in slow)]
-    if slow or missing or not quiet:
-        echo_wrapped([gate_sentence(bound, slow, unsure, len(versions) - len(missing))], stream)
+    unsure = [arm for arm, found in versions if may_be_too_slow(found, bound)]
+    compared = sum(interval_of(found) is not None for _, found in versions)
+    if slow or compared < len(versions) or not quiet:
+        echo_wrapped([gate_sentence(bound, slow, unsure, compared)], stream)
     if slow and not code:
         code = ExitCode.FAILED
-    return code if code or (versions and not missing) else ExitCode.NOTHING_COMPARED, rows
+    return code if code or 0 < compared == len(versions) else ExitCode.NOTHING_COMPARED, rows
 
 
 def plan_of(session: Session) -> BenchPlan:
@@ -233,7 +243,7 @@ def bench_options(given: Mapping[str, Any], program: list[str] | None) -> BenchO
     for name, flag in (("fail_slower", "--fail-slower"), ("precision", "--precision")):
         if name in values:
             values[name] = parse_share(values[name], flag)
-    command = redact_command(["tfdist", *sys.argv[1:]])
+    command = redact_command(this_command())
     return BenchOptions(sweep=sweep, command=command, program=tuple(program or ()), **values)
 
 

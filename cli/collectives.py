@@ -34,6 +34,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.quantities import parse_counts, parse_size, parse_sizes, size_text
 from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, did_you_mean, duration, plain, shortened
+from tfdist.launch.this_command import this_command
 from tfdist.models.collectives.spec import CollectiveOp, CollectiveSpec
 from tfdist.strategies import options as closed
 
@@ -256,7 +257,7 @@ def collectives(
         model=choices,
         pack_sizes=tuple(parse_size(part, "--bytes-per-pack", 0) for part in _words(given["bytes_per_pack"])),
         turn_s=given["turn"] or CollectiveOptions.turn_s,
-        command=redact_command(["tfdist", *sys.argv[1:]]),
+        command=redact_command(this_command()),
     )
     if (scheduler := scheduler_of(ctx)) is not None:
         scheduler.submit(ctx, lambda machines: _batch_plan(plan_collectives(options, machines)), policy)

@@ -24,6 +24,7 @@ from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command, redact_value, safe_text
 from tfdist.launch.text import check_name, did_you_mean, plain
+from tfdist.launch.this_command import carried_out
 from tfdist.launch.threads import NO_PROCESSES, is_limit
 from tfdist.models.spec import INHERITED
 from tfdist.strategies.options import fix_of_choice, option_words, variable_of
@@ -394,7 +395,8 @@ def _root(
 def run(arguments: list[str]) -> int:
     """Run the command line `arguments` and return its exit code."""
     try:
-        code = _run(arguments)
+        with carried_out(["tfdist", *arguments]):
+            code = _run(arguments)
     finally:
         error = finish_output()
     if error is None or isinstance(error, BrokenPipeError) or code != ExitCode.SUCCESS:

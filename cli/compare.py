@@ -21,7 +21,7 @@ from tfdist.bench.report.write import write_page
 from tfdist.cli.options import Json, gather
 from tfdist.cli.result_folders import Export, check_out, export_form, list_skipped, with_records
 from tfdist.cli.run_argument import argument, option_rows
-from tfdist.cli.show.output import finish, never_block, wait_for_reader
+from tfdist.cli.show.output import finish
 from tfdist.cli.show.rows import PlainConsole, show_rows
 from tfdist.jobs.options import OUTPUT
 from tfdist.launch.errors import ExitCode, TfdistError
@@ -143,7 +143,17 @@ def compare(
     check_out(out, folders)
     compared = compare_folders(folders[0], folders[1], given["baseline"], bool(given["same_work"]))
     form = export_form(export, json)
-    never_block()
+    inconclusive = ExitCode.INCONCLUSIVE if given["fail_inconclusive"] else ExitCode.SUCCESS
+    finish(partial(show_compared, compared, bound, out, form, inconclusive), until_read=True)
+
+
+def show_compared(
+    compared: ComparedFolders, bound: float | None, out: Path | None, form: ExportFormat | None, inconclusive: ExitCode
+) -> ExitCode:
+    """Show two benches compared, and write the report if there is a folder `out` for it; returns the exit code.
+
+    `inconclusive`: the one if an arm may be slower than `bound`.
+    """
     show(compared, bound, sys.stderr if form else sys.stdout)
     if out:
         typer.echo(f"\nreport: {write_comparison(compared, bound, out)}", err=form is not None)
@@ -152,7 +162,4 @@ def compare(
     elif form:
         typer.echo(dumps(exported(figures_of_changes(compared.changes), form)))
     code, _ = gate(compared, bound)
-    wait_for_reader()
-    if code is ExitCode.INCONCLUSIVE and not given["fail_inconclusive"]:
-        code = ExitCode.SUCCESS
-    raise typer.Exit(code)
+    return inconclusive if code is ExitCode.INCONCLUSIVE else code

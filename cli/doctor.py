@@ -210,28 +210,11 @@ def doctor(
         raise TfdistError("--yes: has no effect without --bundle; omit it")
     folder = None if bundle is None else bundled_folder(bundle, runs_dir)
     never_block()
-    with Steps(sys.stderr) as steps:
-        hosts = selection.hosts or (LOCAL,)
-        if burn is not None:
-            check_burned(hosts)
-        progress = connecting(hosts, steps)
-        survey = survey_hosts(hosts, str(Path.cwd()), port, selection.per_host, policy, steps.show, progress)
-        rows = run_checks(survey)
-        if burn is not None and can_start(rows):
-            rows = (*rows, *burned_rows(survey.hellos, selection.per_host, burn, steps.show))
+    survey, rows = _examine(selection, policy, port, burn)
     if folder is not None:
         save_bundle(folder, rows, survey, yes=yes, json=json)
-        wait_for_reader()
-        raise typer.Exit
-    if json:
-        links = [
-            {"from": source.name, "to": target.name, **asdict(link)}
-            for (source, target), link in survey.links.items()
-            if isinstance(link, Link)
-        ]
-        keras = {str(name): keras_json(name) for name in CATALOG}
-        found = {"can_start": can_start(rows), "rows": [asdict(row) for row in rows], "links": links, "keras": keras}
-        typer.echo(dumps({"format": 1, **found}))
+    elif json:
+        typer.echo(dumps(_to_json(survey, rows)))
     else:
         show(rows)
         if verbose or not can_start(rows):
@@ -239,4 +222,35 @@ def doctor(
             show_keras(PlainConsole(sys.stdout))
         typer.echo(f"\n{_summary(rows)}")
     wait_for_reader()
-    raise typer.Exit(ExitCode.SUCCESS if can_start(rows) else ExitCode.HOST_LOST)
+    raise typer.Exit(ExitCode.SUCCESS if folder is not None or can_start(rows) else ExitCode.HOST_LOST)
+
+
+def _examine(
+    selection: HostSelection, policy: Policy, port: int | None, burn_s: float | None
+) -> tuple[Survey, tuple[CheckResult, ...]]:
+    """Survey the hosts and check what was found; if a job could start there, compare them at work for `burn_s`.
+
+    Raises:
+        TfdistError: an option is wrong, or interrupted.
+    """
+    hosts = selection.hosts or (LOCAL,)
+    with Steps(sys.stderr) as steps:
+        if burn_s is not None:
+            check_burned(hosts)
+        progress = connecting(hosts, steps)
+        survey = survey_hosts(hosts, str(Path.cwd()), port, selection.per_host, policy, steps.show, progress)
+        rows = run_checks(survey)
+        if burn_s is not None and can_start(rows):
+            rows = (*rows, *burned_rows(survey.hellos, selection.per_host, burn_s, steps.show))
+    return survey, rows
+
+
+def _to_json(survey: Survey, rows: Sequence[CheckResult]) -> dict[str, Any]:
+    links = [
+        {"from": source.name, "to": target.name, **asdict(link)}
+        for (source, target), link in survey.links.items()
+        if isinstance(link, Link)
+    ]
+    keras = {str(name): keras_json(name) for name in CATALOG}
+    found = {"can_start": can_start(rows), "rows": [asdict(row) for row in rows], "links": links, "keras": keras}
+    return {"format": 1, **found}

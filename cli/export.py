@@ -17,6 +17,7 @@ from tfdist.launch.agents.messages import Event
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.runs.follow import RunFollower
+from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import find_run
 from tfdist.launch.text import plain
 from tfdist.models.checkpoints import UNREADABLE, Manifest
@@ -47,28 +48,8 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
         raise TfdistError(f"TARGET {target}: must be a local path; export there, then copy it")
     if os.path.lexists(target):
         raise TfdistError(f"TARGET {target}: exists already; choose another name")
-    source = find_source(run, runs_dir, f"RUN {run}")
-    if "://" in source.folder:
-        raise TfdistError(f"RUN {run}: its checkpoints are in {source.folder}; copy that folder here and export it")
-    listing = listing_of(source)
-    if source.run is not None and source.run.command:
-        raise TfdistError(f"RUN {run}: ran your own program; only the built-in training can be exported")
-    if listing.newest is None:
-        raise no_checkpoint(source, listing)
-    for problem in listing.problems.values():
-        typer.echo(plain(f"warning: {problem}"), err=True)
-    complete = listing.complete
-    if source.run is not None:  # a run that continued this one saved later steps in the same folder
-        follower = RunFollower(find_run(run, runs_dir))
-        follower.skip_to_tail(0)
-        events = [message.event for message in follower.events(ended=True) if isinstance(message, Event)]
-        steps = [event.get("step") for event in events if event.get("event") == "checkpoint"]
-        saved = [step for step in steps if type(step) is int]
-        complete = tuple(manifest for manifest in complete if not saved or manifest.step <= max(saved))
-        if not complete:
-            what = f"RUN {run}: its last checkpoint, of step {max(saved)}, is no longer in {source.folder}"
-            raise TfdistError(f"{what}; export that folder for its newest one")
-    manifest = _export_first(complete, source.folder, target)
+    folder, manifests = _checkpoints_of(run, runs_dir)
+    manifest = _export_first(manifests, folder, target)
     is_keras = target.endswith(".keras")
     kind = "Keras file" if is_keras else "SavedModel"
     if json:
@@ -82,6 +63,44 @@ def export(run: RunName, target: Target, runs_dir: RunsDir = RUNS_DIR, json: Jso
         f"  input:  float32 images of shape (N, {spec.image_size}, {spec.image_size}, 3), values 0 to 1\n"
         f"  output: {spec.classes} logits of each image"
     )
+
+
+def _checkpoints_of(run: str, runs_dir: Path) -> tuple[str, tuple[Manifest, ...]]:
+    """The folder of checkpoints that RUN names, and the complete checkpoints of that run in it, the newest first.
+
+    Warns of those that cannot be used.
+
+    Raises:
+        TfdistError: there is none that can be exported.
+    """
+    source = find_source(run, runs_dir, f"RUN {run}")
+    if "://" in source.folder:
+        raise TfdistError(f"RUN {run}: its checkpoints are in {source.folder}; copy that folder here and export it")
+    listing = listing_of(source)
+    if source.run is not None and source.run.command:
+        raise TfdistError(f"RUN {run}: ran your own program; only the built-in training can be exported")
+    if listing.newest is None:
+        raise no_checkpoint(source, listing)
+    for problem in listing.problems.values():
+        typer.echo(plain(f"warning: {problem}"), err=True)
+    if source.run is None:
+        return source.folder, listing.complete
+    saved = _steps_saved_by(find_run(run, runs_dir))
+    # a run that continued this one saved later steps in the same folder
+    complete = tuple(manifest for manifest in listing.complete if not saved or manifest.step <= max(saved))
+    if not complete:
+        what = f"RUN {run}: its last checkpoint, of step {max(saved)}, is no longer in {source.folder}"
+        raise TfdistError(f"{what}; export that folder for its newest one")
+    return source.folder, complete
+
+
+def _steps_saved_by(run_dir: RunDir) -> list[int]:
+    """The steps of the checkpoints that a run has saved, by its events."""
+    follower = RunFollower(run_dir)
+    follower.skip_to_tail(0)
+    events = [message.event for message in follower.events(ended=True) if isinstance(message, Event)]
+    steps = [event.get("step") for event in events if event.get("event") == "checkpoint"]
+    return [step for step in steps if type(step) is int]
 
 
 def _export_first(manifests: tuple[Manifest, ...], folder: str, target: str) -> Manifest:

@@ -1,7 +1,6 @@
 """`tfdist launch`, and its job files: the same options in TOML."""
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -220,7 +219,6 @@ def launch(
             ),
             burn_s=given["burn"],
             requeue=given["requeue"],
-            words=sys.argv[1:],
         )
         request = Request(
             choices={name: value for name, value in choices.items() if name != "log_limit"},

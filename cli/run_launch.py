@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -18,7 +17,7 @@ from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.plan import Planned, check_before_connecting, output_tasks, plan
 from tfdist.jobs.request import Request
 from tfdist.jobs.requeue import requeue, without_sigterm
-from tfdist.jobs.resume_source import resume_command
+from tfdist.jobs.resume_source import claimed, resume_command
 from tfdist.jobs.run import Run, policy_of, run_planned
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
@@ -29,6 +28,7 @@ from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.schedulers.table import kill_wait_s
 from tfdist.launch.supervision import termination_log
 from tfdist.launch.supervision.metrics import MetricsOptions
+from tfdist.launch.this_command import this_command
 from tfdist.models.record import Record
 
 
@@ -47,8 +47,6 @@ class RunOptions:
     """Let the hosts compute and exchange for this time before, and refuse slow ones; None: do not."""
     requeue: int | None = None
     """Put the Slurm job back into its queue after exit code 42, at most this many times; None: never."""
-    words: Sequence[str] = ()
-    """The command, from `launch` on, for the one that resumes the run."""
 
     @property
     def run_dir(self) -> str:
@@ -79,7 +77,7 @@ def run_launch(
     check_runs_dir(options.runs_dir)
     policy = replace(options.policy, kill_wait_s=kill_wait_s(os.environ))
     check_before_connecting(request, selection.imagined(request.devices))
-    with connected(selection, policy, quiet=quiet) as fleet:
+    with claimed(request), connected(selection, policy, quiet=quiet) as fleet:
         machines = selection.machines(fleet, request.devices)
         planned = plan(request, machines)
         for line in (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings)):
@@ -124,7 +122,7 @@ def _show(
 ) -> int:
     """Print the outcome, leave it for Kubernetes, requeue a Slurm job; returns the exit code."""
     own, resumed = planned.request.own, planned.request.recovery.resume
-    resume = "" if resumed else resume_command(options.words, run_dir.path, planned.checkpointing, own=own)
+    resume = "" if resumed else resume_command(this_command()[1:], run_dir.path, planned.checkpointing, own=own)
     show_outcome(outcome, record, quiet=options.lines.quiet, json=options.json, resume=resume, is_shown=console.shows)
     if run_dir.traces.is_dir() and not options.lines.quiet:
         typer.echo(traces_line(run_dir.traces.absolute()), file=options.out)

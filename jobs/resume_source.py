@@ -1,14 +1,16 @@
 """What `--resume` continues, and whether it can."""
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tfdist.jobs.checkpoint_source import CheckpointSource, find_source, listing_of, no_checkpoint, read_saved_spec
 from tfdist.jobs.recovery import AUTO, Recovery
+from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.redact import redact_command
+from tfdist.launch.runs.claim import ClaimedError, claim
 from tfdist.launch.runs.state import RunState, list_runs
 from tfdist.models.checkpoints import Checkpointing, check_empty, list_checkpoints
 
@@ -107,5 +109,29 @@ def _refuse_if_used(folder: str | None, runs_dir: Path) -> None:
             and saved.checkpointing is not None
             and os.path.realpath(saved.checkpointing.folder) == str(path)
         ):
-            fix = f"stop it with 'tfdist stop {run.run_dir.path}'"
-            raise TfdistError(f"{folder}: {run.name} still saves checkpoints there; {fix}")
+            raise _in_use(folder, run.name, f"stop it with 'tfdist stop {run.run_dir.path}'")
+
+
+@contextmanager
+def claimed(request: Request) -> Iterator[None]:
+    """Let no other launch save in the folder of checkpoints until the context ends, also before the run has a folder.
+
+    A dry run claims nothing, nor does one of several launchers that save in the same folder.
+
+    Raises:
+        TfdistError: another launch has claimed the folder.
+    """
+    folder = request.recovery.checkpoint_dir if request.source is None else request.source.folder
+    with ExitStack() as stack:
+        if folder is not None and request.inherit is None and not request.dry_run:
+            try:
+                stack.enter_context(claim(folder if "://" in folder else os.path.realpath(folder)))
+            except ClaimedError as error:
+                if not error.pid:
+                    raise _in_use(folder, "another launch", "wait for its end") from None
+                raise _in_use(folder, f"process {error.pid}", f"stop it with 'kill {error.pid}'") from None
+        yield
+
+
+def _in_use(folder: str, user: str, fix: str) -> TfdistError:
+    return TfdistError(f"{folder}: {user} still saves checkpoints there; {fix}")

@@ -1,7 +1,6 @@
 """Runs one training and builds the Record of its measurements. No TensorFlow."""
 
 import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.rejoin import HostChoice
 from tfdist.launch.supervision.run_tasks import launch
 from tfdist.launch.text import replace_surrogates
+from tfdist.launch.this_command import this_command
 from tfdist.launch.typed_json import with_texts
 from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, from_event
 from tfdist.models.spec import TrainingSpec
@@ -121,7 +121,7 @@ def record_of(
         ranks=ranks,
         usage={name: TaskUsage(exit.peak_memory_bytes, exit.cpu_s) for name, exit in outcome.exits.items()},
         hardware=hardware(hosts[0]) if hosts else {},
-        command=redact_command(["tfdist", *sys.argv[1:]]),
+        command=redact_command(this_command()),
         started=started,
         wall_s=outcome.wall_s,
         run_dir=Path(outcome.run_dir).name,

@@ -6,13 +6,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tfdist.bench.compare.gate import is_too_slow
+from tfdist.bench.compare.gate import is_too_slow, may_be_too_slow
 from tfdist.bench.environment import environment_of
 from tfdist.bench.reading import ResultFolder, read_folder
 from tfdist.bench.report.across import Change, changes, find_anchor, in_both, machine_differences, values_of, why_not
 from tfdist.bench.report.build import summarize_report
 from tfdist.bench.report.format import labels_of
 from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.statistics import interval_of
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 
@@ -61,10 +62,7 @@ class ComparedFolders:
         """The arms of the base that may be slower by more than `bound`, those that were not compared among them."""
         # the anchor stands for the machine, whose speed differs by day: it counts only where there is nothing else
         gated = [each for each in self.changes if not each.anchor] or self.changes
-        intervals = {each.arm: each.comparison.interval if each.comparison else None for each in gated}
-        low = [arm for arm, each in intervals.items() if each is None or each.low < 1 - bound]
-        slow = self.too_slow(bound)
-        return (*(arm for arm in low if arm not in slow), *self.only_base)
+        return (*(each.arm for each in gated if may_be_too_slow(each.comparison, bound)), *self.only_base)
 
     @property
     def machine_ratio(self) -> float:
@@ -74,7 +72,7 @@ class ComparedFolders:
     @property
     def decided(self) -> int:
         """The number of arms with an interval, which alone can show a change."""
-        return sum(change.comparison is not None and change.comparison.interval is not None for change in self.changes)
+        return sum(interval_of(change.comparison) is not None for change in self.changes)
 
     def to_json(self, bound: float | None) -> dict[str, Any]:
         """Plain JSON values, with the format's version; ratios are new over base."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from tfdist.bench.noise import ASSUMED_SD, FEWEST_SURE
-from tfdist.bench.statistics import ERROR, FLOOR, ArmVerdict, Comparison
+from tfdist.bench.statistics import ERROR, FLOOR, ArmVerdict, Comparison, interval_of
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted
 
@@ -30,6 +30,12 @@ def is_too_slow(comparison: Comparison | None, bound: float) -> bool:
     if comparison is None or comparison.interval is None:
         return False
     return comparison.verdict is ArmVerdict.SLOWER and comparison.interval.high < 1 - bound
+
+
+def may_be_too_slow(comparison: Comparison | None, bound: float) -> bool:
+    """Whether it is not known to be `is_too_slow`, but may be: its interval holds the bound, or it was not compared."""
+    interval = interval_of(comparison)
+    return (interval is None or interval.low < 1 - bound) and not is_too_slow(comparison, bound)
 
 
 def gate_sentence(bound: float, slow: Sequence[str], unsure: Sequence[str], compared: int) -> str:

@@ -11,6 +11,7 @@ from tfdist.bench.report.across import OTHER_MACHINE, Change, changes, find_anch
 from tfdist.bench.report.build import summarize_report
 from tfdist.bench.report.format import ends, labels_of
 from tfdist.bench.report.summary import ArmRow
+from tfdist.bench.statistics import interval_of
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import did_you_mean
 
@@ -67,8 +68,7 @@ class BenchHistory:
     @property
     def decided(self) -> bool:
         """Whether any arm was compared with an earlier bench."""
-        found = (point.change.comparison for point in self.points if point.change)
-        return any(comparison and comparison.interval for comparison in found)
+        return any(interval_of(point.change.comparison) for point in self.points if point.change)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

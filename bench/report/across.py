@@ -6,7 +6,7 @@ from typing import Any
 
 from tfdist.bench.references import NO_EFFECT, OPTIONS
 from tfdist.bench.report.summary import ArmRow
-from tfdist.bench.statistics import Comparison, Statistics
+from tfdist.bench.statistics import Comparison, Statistics, interval_of
 from tfdist.bench.unpaired import TwoBenches
 from tfdist.models.record import Record
 from tfdist.models.spec import TrainingSpec
@@ -63,6 +63,7 @@ class Change:
 def values_of(change: Change) -> dict[str, Any]:
     """The columns of compare.csv; ratios are new over base."""
     found = change.comparison
+    interval = interval_of(found)
     return {
         "base_folder": change.base.folder,
         "new_folder": change.new.folder,
@@ -72,7 +73,7 @@ def values_of(change: Change) -> dict[str, Any]:
         "images_per_s_ratio": change.plain_ratio,
         "anchored": change.anchored,
         "ratio": found.ratio if found else None,
-        **(vars(found.interval) if found and found.interval else dict.fromkeys(("low", "high", "level"))),
+        **(vars(interval) if interval else dict.fromkeys(("low", "high", "level"))),
         "verdict": str(found.verdict) if found else "not compared",
         "differs": "; ".join(change.options),
         "not_compared": change.reason,

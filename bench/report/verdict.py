@@ -14,7 +14,7 @@ from tfdist.bench.report.section import KeyFigure
 from tfdist.bench.report.sections.scaling import curve_of
 from tfdist.bench.report.summary import PARTIAL, ArmRow, at_most_slower, fastest, others_over, rank
 from tfdist.bench.same_arms import SamePair
-from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison, Interval
+from tfdist.bench.statistics import FEWEST_ROUNDS, ArmVerdict, Comparison, Interval, interval_of
 from tfdist.launch.text import counted, listed, shortened
 from tfdist.models.record import RecordStatus
 from tfdist.strategies.options import StrategyName
@@ -225,13 +225,14 @@ def changes_text(changes: Sequence[tuple[str, Comparison | None, str]], base: st
     same: dict[str, Comparison] = {}
     without: dict[str, list[str]] = {}
     for arm, found, reason in changes:
-        if found is None or found.interval is None:
+        interval = interval_of(found)
+        if found is None or interval is None:
             why = reason if found is None else f"fewer than {FEWEST_ROUNDS} rounds"
             without.setdefault(why, []).append(arm)
         elif found.verdict is ArmVerdict.CANNOT_TELL:
             same[arm] = found
         else:
-            limits = sorted(abs(1 - value) for value in (found.interval.low, found.interval.high))
+            limits = sorted(abs(1 - value) for value in (interval.low, interval.high))
             low, high = (three_digits(100 * share) for share in limits)
             size = f"{three_digits(100 * abs(1 - found.ratio))} % {found.verdict}"
             yield f"{arm} is {size} than {base}, surely between {low} and {high} %."

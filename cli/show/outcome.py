@@ -2,26 +2,24 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 import typer
 
-from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
-from tfdist.launch.diagnosis.straggler import StragglerReport
-from tfdist.launch.errors import ExitCode
+from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.diagnosis.outcome_lines import Label, OutcomeLine, lines_of, straggler_lines
 from tfdist.launch.json_files import dumps
 from tfdist.launch.redact import redact_command
-from tfdist.launch.text import counted, duration, listed, plain, replace_surrogates
+from tfdist.launch.text import counted, plain, replace_surrogates
+from tfdist.launch.this_command import this_command
 from tfdist.models.record import RankRecord, Record, RecordStatus
 from tfdist.models.throughput import throughput
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.options import StrategyName
 
-SHOWN_ATTEMPTS = 10
-"""Attempts shown at the start and at the end of a long list."""
 IsShown = Callable[[str, Sequence[str]], bool]
 """Whether these last lines of a task are on the screen already."""
 
@@ -32,7 +30,7 @@ def show_outcome(
     *,
     quiet: bool,
     json: bool,
-    again: str = "",
+    again: str | None = None,
     resume: str = "",
     is_shown: IsShown | None = None,
 ) -> None:
@@ -43,7 +41,7 @@ def show_outcome(
         record: of the built-in training.
         quiet: print nothing after a success.
         json: print the JSON, too.
-        again: the command that runs the job again; by default this one.
+        again: the command that runs the job again; empty: unknown. By default this one.
         resume: the command that continues it from its last checkpoint, if there is one.
         is_shown: whether these last lines of a task are on the screen already; None: nothing is.
     """
@@ -95,7 +93,8 @@ def _show_success(outcome: Outcome, record: Record | None, out: TextIO) -> None:
     restarts = len(outcome.attempts) - 1
     after = f" after {counted(restarts, 'restart')}" if restarts > 0 else ""
     parts = [f"done in {outcome.wall_s:.1f} s{after}", *([] if record is None else _results(record))]
-    lines = [", ".join(parts) + f"; kept in {outcome.run_dir}", *_straggler_lines(outcome.stragglers)]
+    stragglers = (f"  {line}" for line in straggler_lines(outcome.stragglers))
+    lines = [", ".join(parts) + f"; kept in {outcome.run_dir}", *stragglers]
     typer.echo(plain("\n".join(lines)), file=out)
 
 
@@ -121,52 +120,28 @@ def _loss(rank: RankRecord) -> float | None:
     return rank.windows[-1].loss if rank.windows else None
 
 
-def _show_failure(outcome: Outcome, again: str, resume: str, is_shown: IsShown | None) -> None:
+def _show_failure(outcome: Outcome, again: str | None, resume: str, is_shown: IsShown | None) -> None:
     """Print to stderr who failed first and why, the traceback, what to do, how others ended, and the commands."""
-    again = again or redact_command(["tfdist", *sys.argv[1:]])
-    lines = ["", f"tfdist: {outcome.reason}"]
-    if outcome.culprit is not None and not (is_shown and is_shown(outcome.culprit, outcome.log)):
-        lines += [f"  | {replace_surrogates(line)}" for line in outcome.log]
-    lines += [f"  hint:  {hint}" for hint in outcome.hints]
-    for ending in dict.fromkeys(outcome.casualties.values()):
-        lines += [f"  then {listed(task for task, how in outcome.casualties.items() if how == ending)} {ending}"]
-    lines += [f"  warning: {warning}" for warning in outcome.warnings]
-    lines += _attempt_lines(outcome.attempts) + _straggler_lines(outcome.stragglers)
-    lines += [f"  not restarted: {outcome.not_restarted}"] if outcome.not_restarted else []
-    if outcome.exit_code == ExitCode.STALL:
-        # of any attempt: a task that was not restarted has its logs in the first one
-        lines += [f"  stacks: {outcome.run_dir}/attempt-*/*/stacks.txt"]
-    lines += [f"  logs:  {outcome.run_dir}", f"  again: {again}"]
-    lines += [f"  resume: {resume}"] if resume else []
-    typer.echo(plain("\n".join(lines)), err=True)
+    again = redact_command(this_command()) if again is None else again
+    commands = (OutcomeLine(Label.AGAIN, again), OutcomeLine(Label.RESUME, resume))
+    lines = [*lines_of(outcome), *(line for line in commands if line.text)]
+    if outcome.culprit is None or (is_shown and is_shown(outcome.culprit, outcome.log)):
+        lines = [line for line in lines if line.label is not Label.LOG]
+    typer.echo(plain(f"\n{failure_block(outcome.reason, lines)}"), err=True)
+
+
+def failure_block(reason: str, lines: Iterable[OutcomeLine]) -> str:
+    """What a terminal shows of a failure: the sentence, and below it these lines."""
+    return "\n".join([f"tfdist: {reason}", *(f"  {_indented(line)}" for line in lines)])
+
+
+def _indented(line: OutcomeLine) -> str:
+    """The line. The texts after most labels begin below each other."""
+    width = len(Label.AGAIN) if line.label.endswith(":") else 0
+    text = replace_surrogates(line.text) if line.label is Label.LOG else line.text
+    return f"{line.label:<{width}} {text}"
 
 
 def traces_line(folder: Path) -> str:
     """What reads the traces in this folder."""
     return f"traces: {shlex.join(['tensorboard', '--logdir', str(folder)])} (with tensorboard-plugin-profile)"
-
-
-def _attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
-    """A line for each attempt: how long it ran, from which step to which, and what ended it; none for only one.
-
-    Of very many attempts, those in the middle are left out.
-    """
-    lines = [f"  {_attempt_line(attempt)}" for attempt in attempts] if len(attempts) > 1 else []
-    more = len(lines) - 2 * SHOWN_ATTEMPTS
-    if more <= 1:
-        return lines
-    return [*lines[:SHOWN_ATTEMPTS], f"  ... {more} more attempts in outcome.json", *lines[-SHOWN_ATTEMPTS:]]
-
-
-def _straggler_lines(stragglers: Sequence[StragglerReport]) -> list[str]:
-    """A line for each worker that held the others up, and for how long; of many, those of the longest times."""
-    longest = sorted(stragglers, key=lambda each: each.since - each.until)[:SHOWN_ATTEMPTS]
-    return [f"  for {duration(each.until - each.since)} {each.sentence}" for each in longest]
-
-
-def _attempt_line(attempt: Attempt) -> str:
-    seconds = "" if attempt.ended is None else duration(max(0.0, attempt.ended - attempt.started))
-    first = "" if attempt.resumed_from is None else f"from step {attempt.resumed_from}"
-    last = "" if attempt.last_step is None else f"to step {attempt.last_step}"
-    note = attempt.note and f"({attempt.note})"
-    return f"attempt {attempt.number}: {' '.join(filter(None, (seconds, first, last, note)))}: {attempt.reason}"

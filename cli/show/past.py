@@ -11,7 +11,7 @@ from typing import TextIO
 import typer
 
 from tfdist.bench.reading import read_records
-from tfdist.cli.show.outcome import show_outcome
+from tfdist.cli.show.outcome import failure_block, show_outcome
 from tfdist.cli.show.steps import Steps
 from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.jobs.tasks import shape_of
@@ -19,6 +19,7 @@ from tfdist.launch.agents.messages import Heartbeat, StreamName
 from tfdist.launch.cluster import Task
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
 from tfdist.launch.console.table import LiveTable
+from tfdist.launch.diagnosis.outcome_lines import Label, OutcomeLine
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, Program, TaskPlan
@@ -102,7 +103,8 @@ def show_end(run: Run, json: bool, console: PrefixedLines | None = None) -> int:
         is_shown = None if console is None else console.shows
         show_outcome(outcome, record, quiet=False, json=json, again=again, is_shown=is_shown)
         return outcome.exit_code
-    typer.echo(safe_text(f"tfdist: {run.reason}\n  logs:  {run.run_dir.path}"), err=True)
+    logs = OutcomeLine(Label.LOGS, str(run.run_dir.path))
+    typer.echo(safe_text(failure_block(run.reason, [logs])), err=True)
     code = ExitCode.FAILED if run.exit_code is None else run.exit_code
     if json:
         typer.echo(dumps({"format": 1, "status": str(run.state), "exit_code": int(code), "reason": run.reason}))

@@ -233,6 +233,8 @@ class JobState:
         if isinstance(message, Event) and (task.ended or task.activity == Activity.STOPPING):
             return not task.ended
         match message:
+            case Event(event=event):
+                self._note_event(task, event, now)
             case Started(attempt=attempt):
                 if attempt > task.attempt:
                     self.failed, self.stopped_at = "", None
@@ -254,30 +256,34 @@ class JobState:
                     task.end(Activity.STOPPED, now, failed=False)
                 else:
                     self._fail(task, f"exit code {code}" if code >= 0 else signal_name(-code), now)
-            case Event(event={"event": "phase", "phase": str() as phase}):
+            case _:
+                return False
+        return True
+
+    def _note_event(self, task: TaskState, event: Mapping[str, Any], now: float) -> None:
+        """Apply an event that a task has reported. It may hold anything."""
+        match event:
+            case {"event": "phase", "phase": str() as phase}:
                 shown = (character if character.isprintable() else " " for character in phase[:MOST_PHASE])
                 task.enter("".join(shown).strip(), now)
                 task.connected |= phase == Phase.CONNECTING
-            case Event(event={"event": "ready"}):
+            case {"event": "ready"}:
                 task.enter(Activity.SERVING if task.serves else Activity.READY, now)
                 task.connected = True
-            case Event(event={"event": "barrier"}):
+            case {"event": "barrier"}:
                 task.enter(Activity.AT_BARRIER, now)
                 if all(leader.activity == Activity.AT_BARRIER for leader in self.leading):
                     self._open_barrier(now)
-            case Event(event={"event": "step"} as event):
+            case {"event": "step"}:
                 task.connected = True
                 task.enter(Activity.TRAINING, now)
                 task.note_step(event, now)
                 self.steps.note(task.name, event, now)
-            case Event(event={"event": "evaluation"} as event):
+            case {"event": "evaluation"}:
                 task.enter(Activity.READY, now)
                 task.step, task.accuracy = _count(event.get("step")), _number(event.get("accuracy"))
-            case Event(event={"event": "record"}):
+            case {"event": "record"}:
                 task.enter(Activity.ENDING, now)
-            case _:
-                return isinstance(message, Event)
-        return True
 
     def _open_barrier(self, now: float) -> None:
         """The launcher releases the tasks at the barrier when all leading ones are there."""

@@ -178,12 +178,41 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     Raises:
         TfdistError: the job cannot start; no task was started.
     """
+    keras = _check_packages(fleet, needs_tensorflow)
+    clocks = [problems.clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
+    job, elsewhere = _in_folders(job, fleet)
+    check_checkpoint_folder(job, fleet)
+    targets = dial_targets(job)
+    token = new_token() if targets else ""
+    endpoints = _reserve_ports(job, fleet, token)
+    _check_links(fleet, targets, endpoints, token)
+    close_probes(fleet, targets)
+    notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *elsewhere])]
+    if keras is not None:
+        notes.append(Note(problems.ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
+    job = job.with_ports({task.name: port for task, (_, port) in endpoints.items()})
+    return job, (*notes, *gpu_notes(job, fleet.hellos))
+
+
+def _check_packages(fleet: Fleet, needs_tensorflow: bool) -> Problem | None:
+    """Refuse hosts without packages that the job needs, or of other versions; returns what only matters for tf.keras.
+
+    Raises:
+        TfdistError: there is such a host.
+    """
     missing = [problems.missing_packages(host, hello) for host, hello in fleet.hellos.items() if needs_tensorflow]
     versions = problems.version_problems(fleet.hellos, ignore_missing=needs_tensorflow)
     keras = None if needs_tensorflow else versions.pop("tf_keras", None)
     raise_problems([*filter(None, missing), *versions.values()])
-    clocks = [problems.clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
+    return keras
 
+
+def _in_folders(job: Job, fleet: Fleet) -> tuple[Job, list[Problem | None]]:
+    """The job in the folders that its hosts have; and where that is another folder than here.
+
+    Raises:
+        TfdistError: a host is lost, or has no such folder or script.
+    """
     requested = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
     script = "" if all(host.local for host in requested) else job.plans[0].script
     asked = {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir or script}
@@ -196,24 +225,39 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
         replace(plan, program=replace(plan.program, cwd=folders[plan.host].actual)) if plan.host in folders else plan
         for plan in job.plans
     )
-    job = replace(job, plans=plans)
-    check_checkpoint_folder(job, fleet)
+    return replace(job, plans=plans), list(elsewhere.values())
 
-    targets = dial_targets(job)
-    token = new_token() if targets else ""
+
+def _reserve_ports(job: Job, fleet: Fleet, token: str) -> dict[Task, tuple[Host, int]]:
+    """The host and the reserved port of each task that has one.
+
+    Raises:
+        TfdistError: a host is lost, or a port cannot be reserved.
+    """
     with_port: dict[Host, list[TaskPlan]] = {host: [] for host in job.hosts}
-    for plan in plans:
+    for plan in job.plans:
         if plan.port is not None:
             with_port[plan.host].append(plan)
     ports = {host: tuple(plan.port or 0 for plan in of_host) for host, of_host in with_port.items() if of_host}
     reserved, refused = reserve(fleet, ports, token)
     raise_problems(fleet.lost.values())
     raise_problems(refused.values(), ExitCode.USAGE)
-    endpoints = {
+    return {
         plan.task: (host, port) for host in reserved for plan, port in zip(with_port[host], reserved[host], strict=True)
     }
-    job = job.with_ports({task.name: port for task, (_, port) in endpoints.items()})
 
+
+def _check_links(
+    fleet: Fleet,
+    targets: Mapping[Host, Sequence[Task]],
+    endpoints: Mapping[Task, tuple[Host, int]],
+    token: str,
+) -> None:
+    """Have each host dial its targets.
+
+    Raises:
+        TfdistError: a host is lost, or cannot reach one.
+    """
     errors = dial(fleet, {source: [endpoints[task] for task in tasks] for source, tasks in targets.items()}, token)
     raise_problems(fleet.lost.values())
     names = {endpoint: f"{task.name} on {endpoint[0].name}" for task, endpoint in endpoints.items()}
@@ -223,12 +267,6 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
         if reason
     ]
     raise_problems(unreached, most=MOST_PAIRS)
-    close_probes(fleet, targets)
-
-    notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *elsewhere.values()])]
-    if keras is not None:
-        notes.append(Note(problems.ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
-    return job, (*notes, *gpu_notes(job, fleet.hellos))
 
 
 def measure_neighbours(fleet: Fleet, hosts: list[Host]) -> Links:

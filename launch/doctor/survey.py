@@ -1,7 +1,7 @@
 """Examines hosts as a launch would, but continues after a problem, so that all of them are found."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
@@ -78,29 +78,47 @@ def survey_hosts(
         survey.folders = prepare(fleet, {host: host.chdir or cwd for host in fleet.hellos})
         on_step("reserving ports")
         token = new_token() if len(hosts) > 1 else ""
-        requested = {}
-        for host, count in survey.tasks.items():
-            number = max(2, count) if len(fleet.hellos) == 1 else count  # a cluster on one host has at least two tasks
-            base = host.port or port
-            if base is not None:
-                check_ports(base, number)
-            requested[host] = tuple(base + position if base else 0 for position in range(number))
-        survey.ports, survey.port_problems = reserve(fleet, requested, token)
-        ports = survey.ports
+        survey.ports, survey.port_problems = reserve(fleet, _requested_ports(survey.tasks, port), token)
         on_step("checking that the hosts reach each other")
-        targets = {
-            source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
-            for source in fleet.hellos
-        }
-        survey.dial_errors = dial(fleet, targets, token) if token else {}
-        alive = [host for host in ports if host not in fleet.lost]
-        ring = zip(alive, [*alive[1:], *alive[:1]], strict=True)
-        for source, target in permutations(alive, 2) if len(alive) <= MEASURE_ALL_PAIRS else ring:
-            if survey.dial_errors.get((source, target, ports[target][0])) == "":
+        survey.dial_errors = dial(fleet, _targets(fleet.hellos, survey.ports), token) if token else {}
+        for source, target in _pairs([host for host in survey.ports if host not in fleet.lost]):
+            number = survey.ports[target][0]
+            if survey.dial_errors.get((source, target, number)) == "":
                 on_step(f"measuring {source.name} -> {target.name}")
-                survey.links[source, target] = measure(fleet, source, target, ports[target][0], token)
+                survey.links[source, target] = measure(fleet, source, target, number, token)
         survey.behind_s = fleet.behind_s
         return survey
+
+
+def _requested_ports(tasks: Mapping[Host, int], port: int | None) -> dict[Host, tuple[int, ...]]:
+    """The ports to reserve on each host, 0 for any free one: one for each task.
+
+    Raises:
+        TfdistError: there are no such ports.
+    """
+    requested = {}
+    for host, count in tasks.items():
+        number = max(2, count) if len(tasks) == 1 else count  # a cluster on one host has at least two tasks
+        base = host.port or port
+        if base is not None:
+            check_ports(base, number)
+        requested[host] = tuple(base + position if base else 0 for position in range(number))
+    return requested
+
+
+def _targets(sources: Iterable[Host], ports: Mapping[Host, tuple[int, ...]]) -> dict[Host, list[tuple[Host, int]]]:
+    """The hosts and ports that each host dials."""
+    return {
+        source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
+        for source in sources
+    }
+
+
+def _pairs(hosts: Sequence[Host]) -> Iterable[tuple[Host, Host]]:
+    """The links that are measured: all, or of more than `MEASURE_ALL_PAIRS` hosts those of a ring."""
+    return (
+        permutations(hosts, 2) if len(hosts) <= MEASURE_ALL_PAIRS else zip(hosts, [*hosts[1:], hosts[0]], strict=True)
+    )
 
 
 def hosts_to_dial(source: Host, hosts: Sequence[Host]) -> list[Host]:

@@ -3,8 +3,8 @@
 Each is a JSON object in a line. The leader sends a `nonce`. A peer answers with its `task`, a `nonce`, and a `proof`
 that it knows the secret and the token of the attempt. The leader proves the same, and sends `missing`, which names the
 tasks that have not reported yet, every few seconds, and then `go`; or `refused` with the reason. Whoever gives up sends
-`failed` with the reason, and `by`, the name of its task; the leader passes that on to all others. Neither secret nor
-token is sent.
+`failed` with the reason, and `by`, the name of its task; the leader passes that on to all others. One that comes after
+`go` ends the leader only: the others have left, and wait for it in TensorFlow. Neither secret nor token is sent.
 
 The other side may be anybody: whatever is wrong with a message costs the connection over which it came.
 """

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from tfdist.launch.json_files import LARGEST, NEW_FILE, at_most, open_regular, parse_bounded
 from tfdist.launch.runs.bundle_masks import HostNames, Redactor, hosts_of
+from tfdist.launch.runs.rundir import FOLDER, open_folder_of
 
 DOCTOR = "doctor.txt"
 """The file with what `tfdist doctor` finds."""
@@ -28,7 +29,6 @@ MAX_DEPTH = 16
 _SUFFIXES = {".csv", ".json", ".jsonl", ".log", ".md", ".toml", ".txt"}
 _SKIPPED = {"checkpoints", "files"}
 _WITH_HOSTS = ("hosts.json", "cluster.json", "outcome.json", "launcher.json", "bench.json")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Source:
@@ -71,10 +71,8 @@ class Source:
 
     @contextmanager
     def _subfolder(self, folder: int, name: str) -> Iterator[int]:
-        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+        descriptor = open_folder_of(self._owner, name, folder)
         try:
-            if os.fstat(descriptor).st_uid != self._owner:
-                raise OSError(errno.EPERM, "it belongs to another user", name)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -132,7 +130,7 @@ def open_source(folder: Path) -> Iterator[Source]:
     Raises:
         OSError: it is missing, a link or no folder.
     """
-    descriptor = os.open(folder, _FOLDER)
+    descriptor = os.open(folder, FOLDER)
     try:
         yield Source(folder.name, descriptor)
     finally:

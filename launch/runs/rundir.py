@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 from tfdist.launch.agent_program.folders import make_folder, why_unsafe
 from tfdist.launch.errors import TfdistError
 
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags that open a folder, and no link to one."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 """The UTC time at the start of a folder's name."""
 
@@ -113,13 +116,37 @@ def open_folder(path: Path) -> int:
     Raises:
         OSError: it is missing, a link or no folder, or another user could exchange it or what is in it.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    ours = os.fstat(descriptor).st_uid == os.geteuid()
-    reason = why_unsafe(str(path)) if ours else "it belongs to another user"
+    descriptor = open_folder_of(os.geteuid(), path)
+    reason = why_unsafe(str(path))
     if not reason:
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EPERM, reason, str(path))
+
+
+def open_folder_of(owner: int, path: Path | str, parent: int | None = None) -> int:
+    """A descriptor of a folder that belongs to this user, and is no link to one.
+
+    Args:
+        owner: number of the user.
+        path: relative to `parent`, if that is given.
+        parent: descriptor of a folder.
+
+    Raises:
+        OSError: it is missing, a link or no folder, or belongs to another user.
+    """
+    descriptor = os.open(path, FOLDER, dir_fd=parent)
+    if os.fstat(descriptor).st_uid == owner:
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a folder belongs to this user, and a link in its place, too."""
+    with suppress(OSError):
+        return {path.lstat().st_uid, path.stat().st_uid} == {os.geteuid()}
+    return False
 
 
 def check_runs_dir(runs_dir: Path) -> None:

@@ -18,7 +18,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import LARGEST, load_json, read_json, reason_of
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.launcher import Launcher, answering, answers, read_launcher
-from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.rundir import RunDir, is_ours
 from tfdist.launch.str_enum import StrEnum
 from tfdist.launch.text import did_you_mean, shortened
 from tfdist.launch.typed_json import Seconds, from_json, with_texts
@@ -244,13 +244,6 @@ def _is_socket(path: Path) -> bool:
     return False
 
 
-def is_ours(path: Path) -> bool:
-    """Whether a folder belongs to this user, and a link in its place, too."""
-    with suppress(OSError):
-        return {path.lstat().st_uid, path.stat().st_uid} == {os.geteuid()}
-    return False
-
-
 def find_run(text: str, runs_dir: Path, argument: str = "", *, others: bool = False) -> RunDir:
     """The run that `text` names: `last`, its folder's name or a unique part of it, or a path.
 
@@ -266,17 +259,23 @@ def find_run(text: str, runs_dir: Path, argument: str = "", *, others: bool = Fa
     Raises:
         TfdistError: there is no such run, or several.
     """
-    start = "start one with 'tfdist launch', or give --runs-dir or the path of a run"
     if text == LAST:
         run = _newest([RunDir(path) for path in _folders(runs_dir) if is_ours(path)])
         if run is None:
-            raise TfdistError(f"no runs {'of yours ' if _folders(runs_dir) else ''}in {runs_dir}: {start}")
+            raise TfdistError(f"no runs {'of yours ' if _folders(runs_dir) else ''}in {runs_dir}: {_START}")
         return run.run_dir
     if "/" in text or not text:
         if text and _is_run(Path(text)):
             return RunDir(Path(text))
         raise TfdistError(f"{argument or f'RUN {text!r}'}: not the folder of a run; 'tfdist runs' lists the runs")
-    argument = argument or f"RUN {text}"
+    return _find_named(text, runs_dir, argument or f"RUN {text}", others)
+
+
+_START = "start one with 'tfdist launch', or give --runs-dir or the path of a run"
+
+
+def _find_named(text: str, runs_dir: Path, argument: str, others: bool) -> RunDir:
+    """The run with this name or a unique part of it, in the folder of the runs or the current one; as `find_run`."""
     here = Path(text)
     names = {path.name: is_ours(path) for path in _folders(runs_dir)}
     matches = _matches(text, [name for name, ours in names.items() if ours])
@@ -293,15 +292,21 @@ def find_run(text: str, runs_dir: Path, argument: str = "", *, others: bool = Fa
         )
     if _is_run(here) and others:
         return RunDir(here)
+    raise _not_found(text, runs_dir, argument, strangers)
+
+
+def _not_found(text: str, runs_dir: Path, argument: str, strangers: Sequence[str]) -> TfdistError:
+    """Why no run of this user has this name; `strangers`: runs of other users that do."""
     paths = [f"{runs_dir}/{name}" for name in strangers]
-    if not paths and _is_run(here):
+    if not paths and _is_run(Path(text)):
         paths = [f"./{text}"]
     if paths:
-        raise TfdistError(f"{argument}: not a run of yours; give the path of another user's, {shortened(paths)}")
+        return TfdistError(f"{argument}: not a run of yours; give the path of another user's, {shortened(paths)}")
+    names = sorted(path.name for path in _folders(runs_dir))
     if not names:
-        raise TfdistError(f"no runs in {runs_dir}: {start}")
-    hint = did_you_mean(text, sorted(names)) if len(names) <= 4 else "'tfdist runs' lists them"
-    raise TfdistError(f"{argument}: no such run in {runs_dir}; {hint}")
+        return TfdistError(f"no runs in {runs_dir}: {_START}")
+    hint = did_you_mean(text, names) if len(names) <= 4 else "'tfdist runs' lists them"
+    return TfdistError(f"{argument}: no such run in {runs_dir}; {hint}")
 
 
 def _folders(runs_dir: Path) -> list[Path]:
@@ -396,8 +401,8 @@ def delete(old: OldRun) -> None:
 
 def _is_deletable(run_dir: RunDir) -> bool:
     """Whether it is a run of this user that has ended."""
-    folder = run_dir.path.lstat()
-    if run_dir.created is None or not stat.S_ISDIR(folder.st_mode) or folder.st_uid != os.geteuid():
+    is_folder = stat.S_ISDIR(run_dir.path.lstat().st_mode)  # no link
+    if run_dir.created is None or not is_folder or not is_ours(run_dir.path):
         return False
     if not any(file.is_file() and not file.is_symlink() for file in (run_dir.outcome, run_dir.launcher)):
         return False

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +18,7 @@ from tfdist.launch.policy import LOG_LIMIT
 from tfdist.launch.redact import redact_command, redact_value
 from tfdist.launch.runs.rundir import RunDir, open_folder
 from tfdist.launch.text import shortened
+from tfdist.launch.this_command import this_command
 
 RETRY_S = 1.0
 """Seconds between two attempts to write to a file after a write has failed."""
@@ -244,4 +244,4 @@ def save_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], writer: RunWrit
     commands = [f"{plan.task.name}: {redact_command(job.command(plan))}" for plan in job.plans]
     shared = shlex.join(f"{name}={redact_value(name, value)}" for name, value in job.shared.items())
     environment = [f"environment: {shared}"] if shared else []
-    writer.save_text(run_dir.commands, "\n".join([redact_command(sys.argv), *environment, *commands]) + "\n")
+    writer.save_text(run_dir.commands, "\n".join([redact_command(this_command()), *environment, *commands]) + "\n")

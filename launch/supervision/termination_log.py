@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from tfdist.launch.diagnosis.history import Outcome
+from tfdist.launch.diagnosis.outcome_lines import Label, lines_of
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import overwrite, replace_file
 from tfdist.launch.redact import safe_text
@@ -36,6 +37,12 @@ _NOT_REPLACED = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROF
 """Errors for a file that is mounted, or whose folder may not be written to."""
 LIMIT = 4096
 """Bytes that Kubernetes keeps."""
+
+_SHORTENED = (Label.LOG, Label.CASUALTIES)
+"""Lines that make room for the others, the first of them first."""
+_KEPT = (*_SHORTENED, Label.HINT, Label.NOT_RESTARTED, Label.LOGS)
+"""What `kubectl describe pod` shows of a failure, below the sentence."""
+_KEPT_OF_SUCCESS = (Label.HINT, Label.LOGS)
 
 
 def find(environ: Mapping[str, str], default: Path = DEFAULT) -> Path | None:
@@ -73,7 +80,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def short_form(outcome: Outcome, exit_code: int, reason: str) -> str:
-    """How a job ended, in at most LIMIT bytes: of a long traceback, the end.
+    """How a job ended, in at most LIMIT bytes: of a long traceback, the end. Its lines are those of the terminal.
 
     Args:
         outcome: of the job.
@@ -81,11 +88,13 @@ def short_form(outcome: Outcome, exit_code: int, reason: str) -> str:
         reason: one sentence; empty if the job succeeded.
     """
     head = ended(exit_code, reason or f"done in {duration(outcome.wall_s)}")
-    log = [f"| {line}" for line in outcome.log] if exit_code else []
-    tail = [*(f"hint: {hint}" for hint in outcome.hints), f"logs: {outcome.run_dir}"]
-    while log and len(_encoded("\n".join([head, *log, *tail, ""]))) > LIMIT:
-        log.pop(0)
-    return _cut("\n".join([head, *log, *tail, ""]), LIMIT)
+    lines = [line for line in lines_of(outcome) if line.label in (_KEPT if exit_code else _KEPT_OF_SUCCESS)]
+    while len(_encoded(text := "\n".join([head, *map(str, lines), ""]))) > LIMIT:
+        less = min(lines, key=lambda line: _KEPT.index(line.label))
+        if less.label not in _SHORTENED:
+            break
+        lines.remove(less)
+    return _cut(text, LIMIT)
 
 
 def ended(exit_code: int, reason: str) -> str:

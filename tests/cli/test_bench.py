@@ -271,6 +271,15 @@ def test_a_bench_that_is_interrupted_before_its_first_turn_has_no_report(
     ]
 
 
+def test_the_command_of_a_bench_is_that_of_the_entry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.argv", ["other.py", "--odd"])
+    monkeypatch.setattr("tfdist.cli.bench.run_session", save_nothing)
+    run(["bench", "--suite", "tiny.toml", "--arm", "one device", "--out", "out", "--quiet"])
+    assert json.loads((tmp_path / "out" / "bench.json").read_text())["command"] == (
+        "tfdist bench --suite tiny.toml --arm 'one device' --out out --quiet"
+    )
+
+
 def test_a_resume_says_which_turns_it_measures_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

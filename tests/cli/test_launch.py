@@ -314,6 +314,17 @@ def test_options_after_a_program_are_those_of_the_program(capsys):
     assert "['--name', 'x', '--port', '5', '-v']" in capsys.readouterr().out
 
 
+def test_the_commands_that_are_printed_and_kept_are_those_of_the_entry(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["/home/me/other.py", "--odd"])
+    options = ["--strategy", "one-device", "--checkpoint-dir", "ck", "--", "sh", "-c", "touch ck/saved; exit 3"]
+    assert run(["launch", *options]) == 3
+    (folder,) = Path("runs").iterdir()
+    lines = capsys.readouterr().err.splitlines()
+    assert f"  again: {shlex.join(['tfdist', 'launch', *options])}" in lines
+    assert lines[-1] == f"  resume: {shlex.join(['tfdist', 'launch', '--resume', str(folder), *options])}"
+    assert (folder / "commands.txt").read_text().splitlines()[0] == shlex.join(["tfdist", "launch", *options])
+
+
 def test_arguments_and_output_may_be_invalid_utf_8(capsys):
     assert run(["launch", "--strategy", "one-device", "--", "echo", "caf\udcff"]) == 0
     assert "[worker-0] caf" in capsys.readouterr().out

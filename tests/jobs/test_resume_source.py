@@ -2,15 +2,23 @@
 
 import json
 import shlex
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.checkpoint_files import SPEC, save_checkpoint, save_run
+from tests.waiting import wait_until
 from tfdist.cli.command import run
+from tfdist.jobs.checkpoint_source import CheckpointSource
+from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.recovery import read_recovery
-from tfdist.jobs.resume_source import find_resumed, resume_command
+from tfdist.jobs.request import Request
+from tfdist.jobs.resume_source import claimed, find_resumed, resume_command
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import read_json, save_json
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.models.checkpoints import Checkpointing
@@ -297,3 +305,60 @@ def test_the_command_that_continues_a_run():
     assert shlex.split(command(own=True)) == shlex.split(expected)
     save_checkpoint(run_dir.checkpoints, 50)
     assert shlex.split(command(own=False)) == shlex.split(expected)
+
+
+CONNECTING = """#!/bin/sh
+touch {folder}/connecting
+while [ ! -e {folder}/go ]; do sleep 0.05; done
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, signal.SIGKILL])
+def test_a_folder_is_refused_while_another_launch_connects_and_free_once_it_has_ended(
+    number, tmp_path, capsys, survivors
+):
+    (tmp_path / "connect").write_text(CONNECTING.format(folder=tmp_path))
+    (tmp_path / "connect").chmod(0o755)
+    hosts = [
+        "-H",
+        "localhost,127.0.0.2",
+        "--transport",
+        f"exec:{tmp_path}/connect {{host}}",
+        "--python",
+        sys.executable,
+    ]
+    words = ["launch", "--strategy", "multiworker", "--checkpoint-dir"]
+    with subprocess.Popen([sys.executable, "-m", "tfdist", *words, "ck", *hosts, "--", "true"]) as first:
+        try:
+            wait_until(lambda: (tmp_path / "connecting").exists())
+            fix = f"stop it with 'kill {first.pid}'"
+            assert refusal(capsys, *words[1:], "ck", "--", "true") == (
+                f"{Path.cwd()}/ck: process {first.pid} still saves checkpoints there; {fix}"
+            )
+            assert run([*words, "ck", "--dry-run", "--", "true"]) == 0
+            assert run([*words, "other", "--", "true"]) == 0
+            if number:
+                first.send_signal(number)
+        finally:
+            (tmp_path / "go").touch()
+        assert first.wait(timeout=60) == -number
+    assert run([*words, "ck", "--", "true"]) == 0
+    wait_until(lambda: survivors() == [])
+
+
+def test_launchers_that_share_a_folder_and_dry_runs_claim_nothing():
+    request = Request({}, recovery=read_recovery({"checkpoint_dir": f"{Path.cwd()}/ck"}))
+    for other in (replace(request, inherit=Inherit()), replace(request, dry_run=True)):
+        with claimed(other), claimed(request):
+            pass
+    with claimed(request):
+        Path("link").symlink_to(".")
+        source = CheckpointSource("--resume link/ck", f"{Path.cwd()}/link/ck")
+        with (
+            pytest.raises(TfdistError, match=r"link/ck: process [0-9]+ still saves checkpoints there"),
+            claimed(Request({}, source=source)),
+        ):
+            pass

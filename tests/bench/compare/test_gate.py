@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers
 
-from tfdist.bench.compare.gate import LONGEST, gate_needs, is_too_slow, parse_share
+from tfdist.bench.compare.gate import LONGEST, gate_needs, is_too_slow, may_be_too_slow, parse_share
 from tfdist.bench.noise import FEWEST_SURE
 from tfdist.bench.statistics import Comparison, Interval
 from tfdist.launch.errors import TfdistError
@@ -32,6 +32,17 @@ def test_only_an_interval_below_the_bound_is_too_slow() -> None:
     assert not is_too_slow(
         Comparison(0.9, Interval(0.8, 0.94, 0.95), 12, 1, least=0.12), 0.05
     )  # equal arms differ more
+
+
+def test_what_may_be_too_slow_reaches_below_the_bound_or_was_not_compared() -> None:
+    def found(low: float, high: float) -> Comparison:
+        return Comparison(0.97, Interval(low, high, 0.95), 12, 1)
+
+    assert may_be_too_slow(found(0.94, 1.02), 0.05)
+    assert not may_be_too_slow(found(0.96, 1.02), 0.05)
+    assert not may_be_too_slow(found(0.8, 0.94), 0.05)  # it surely is
+    assert may_be_too_slow(Comparison(0.97, None, 2, 1), 0.05)
+    assert may_be_too_slow(None, 0.05)
 
 
 def test_a_gate_needs_more_starts_for_a_smaller_bound_and_for_more_arms() -> None:

@@ -28,6 +28,11 @@ def test_the_block_begins_with_the_exception_and_ends_with_the_command():
     ]
 
 
+def test_without_a_known_command_none_is_named(capsys):
+    show_outcome(FAILED, None, quiet=False, json=False, again="")
+    assert capsys.readouterr().err.splitlines()[-1] == "  logs:  runs/x"
+
+
 def test_after_a_stall_the_stacks_are_named():
     stalled = replace(FAILED, exit_code=76, attempts=(Attempt(0, (), 0.0), Attempt(1, (), 1.0)))
     assert "  stacks: runs/x/attempt-*/*/stacks.txt" in printed(stalled)

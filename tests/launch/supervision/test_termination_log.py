@@ -94,6 +94,35 @@ def test_a_short_traceback_is_kept_whole():
     assert text == "exit code 1: r\n| a\n| b\nlogs: runs/a\n"
 
 
+def test_the_short_form_says_how_the_others_ended_and_why_there_was_no_restart():
+    outcome = Outcome(
+        Status.FAILED,
+        1,
+        "r",
+        log=("a",),
+        hints=("do this",),
+        casualties={"worker-0": "stopped by tfdist", "worker-2": "stopped by tfdist"},
+        warnings=("left over",),
+        run_dir="runs/a",
+        not_restarted="--max-restarts 1 is used up",
+    )
+    assert short_form(outcome, 1, "r").splitlines()[1:] == [
+        "| a",
+        "hint: do this",
+        "then worker-0 and worker-2 stopped by tfdist",
+        "not restarted: --max-restarts 1 is used up",
+        "logs: runs/a",
+    ]
+
+
+def test_the_hints_and_the_logs_are_kept_however_the_others_ended():
+    ended_by = {f"worker-{number}": f"exited with code {number}: {'x' * 100}" for number in range(100)}
+    outcome = Outcome(Status.FAILED, 1, "r", log=("a",) * 200, hints=("h",), casualties=ended_by, run_dir="runs/a")
+    lines = short_form(outcome, 1, "r").splitlines()
+    assert [line for line in lines if not line.startswith("then ")] == ["exit code 1: r", "hint: h", "logs: runs/a"]
+    assert lines[-2].startswith("then worker-99 exited with code 99")
+
+
 def test_a_long_reason_leaves_room():
     assert len(ended(1, "\u00e4" * LIMIT).encode()) <= LIMIT // 2
     assert short_form(FAILED, 1, "\u00e4" * LIMIT).endswith("logs: runs/a\n")
