@@ -28,12 +28,11 @@ from tfdist.launch.agents.messages import (
     Stuck,
     Terminated,
 )
-from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
-from tfdist.launch.supervision.restarts import AttemptLog, decide
+from tfdist.launch.supervision.attempts import AttemptLog
 from tfdist.launch.supervision.supervise import Supervisor
 from tfdist.launch.supervision.task_group import TaskGroup
 
@@ -133,12 +132,9 @@ class Simulation:
         self.job = job.with_ports({plan.task.name: 5000 + at for at, plan in enumerate(job.plans)})
         self.policy, self.now = policy, time.monotonic()
         self.agents = {host: Agent(host) for host in HOSTS}
-        names = [plan.task.name for plan in job.plans]
-        log = AttemptLog()
         channels = {plan.task.name: self.agents[plan.host] for plan in job.plans}
         group = TaskGroup(self.job, channels, policy)
-        group.attempts = dict.fromkeys(names, log.open(names, time.time()))
-        self.supervisor = Supervisor(group, Inbox(), log)
+        self.supervisor = Supervisor(group, Inbox(), AttemptLog())
         self.supervisor.start(self.now)
 
     def pass_time(self, seconds):
@@ -189,6 +185,10 @@ def test_any_order_of_messages_leads_to_an_outcome(strategy, data, policy):
         run.pass_time(seconds)
         run.deliver(host, message)
     assert run.end(), run.supervisor.tasks
-    outcome = diagnose(run.supervisor.history, run.job)
+    outcome = run.supervisor.restart(run.now)
+    while outcome is None:
+        assert run.end(), run.supervisor.tasks
+        outcome = run.supervisor.restart(run.now)
+    outcome = run.supervisor.completed(outcome)
     assert outcome.exit_code == 0 or outcome.reason
-    decide(outcome, run.job, policy, run.supervisor.log.closed(time.time(), outcome.reason, outcome.culprit, 1))
+    assert len(outcome.attempts) <= 1 + policy.max_restarts

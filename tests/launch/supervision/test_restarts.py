@@ -15,76 +15,12 @@ from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy, RestartOn
 from tfdist.launch.supervision.restarts import (
-    AttemptLog,
     Restart,
     announcement,
     decide,
     delay_s,
     tasks_to_restart,
-    with_earlier_checkpoint,
 )
-
-SAVES = Policy(saves_on_signal=True)
-FROM_AGENT = Interrupted(signal.SIGTERM, of_agent=True)
-
-
-def interrupted(number, **values):
-    """A job that this signal has ended."""
-    reason = f"interrupted by {signal.Signals(number).name}"
-    return Outcome(Status.INTERRUPTED, 128 + number, reason, **{"signal": number, **values})
-
-
-def changed(outcome, policy=SAVES, saved_step=7, received=()):
-    """Exit code and reason of the outcome."""
-    after = with_earlier_checkpoint(outcome, policy, saved_step, received)
-    return after.exit_code, after.reason
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
-def test_a_preemption_without_a_save_asks_for_a_restart_from_the_checkpoint_before(number):
-    outcome = interrupted(number)
-    for received in ([], [Interrupted(number)]):
-        assert changed(outcome, received=received) == (42, f"{outcome.reason}: step 7 was saved before")
-
-
-def test_a_signal_before_a_restart_is_in_the_reason_behind_the_failure():
-    failed = Outcome(
-        Status.INTERRUPTED,
-        138,
-        "worker-1 exited with code 3",
-        signal=10,
-        not_restarted="interrupted before the restart",
-    )
-    assert changed(failed) == (
-        42,
-        "worker-1 exited with code 3; interrupted by SIGUSR1: step 7 was saved before",
-    )
-
-
-@pytest.mark.parametrize(
-    ("outcome", "values"),
-    [
-        (interrupted(signal.SIGTERM), {"saved_step": 0}),
-        (interrupted(signal.SIGTERM), {"policy": Policy()}),
-        (interrupted(signal.SIGINT), {}),
-        (interrupted(signal.SIGHUP), {}),
-        (interrupted(signal.SIGTERM), {"received": [Interrupted(signal.SIGTERM), Interrupted(signal.SIGTERM)]}),
-        (interrupted(signal.SIGTERM), {"received": [FROM_AGENT, Interrupted(signal.SIGINT)]}),
-        (interrupted(signal.SIGTERM), {"received": [FROM_AGENT, *[Interrupted(signal.SIGTERM)] * 2]}),
-        (Outcome(Status.INTERRUPTED, 42, "interrupted by SIGTERM: saved step 9", signal=signal.SIGTERM), {}),
-        (Outcome(Status.FAILED, 3, "worker-1 exited with code 3"), {}),
-        (Outcome(Status.OK, 0, ""), {}),
-    ],
-)
-def test_any_other_end_is_unchanged(outcome, values):
-    assert changed(outcome, **values) == (outcome.exit_code, outcome.reason)
-
-
-def test_a_schedulers_signal_that_an_agent_receives_first_counts_once():
-    outcome = interrupted(signal.SIGTERM)
-    received = [FROM_AGENT, Interrupted(signal.SIGTERM)]
-    assert changed(outcome, received=received) == (42, "interrupted by SIGTERM: step 7 was saved before")
-
 
 JOB = {"chief": 1, "worker": 2, "ps": 2}
 PEER = "UnavailableError: Additional GRPC error information from remote target /job:ps/replica:0/task:0\n"
@@ -293,46 +229,6 @@ def test_a_task_that_could_not_be_started_does_not_delay_its_restart():
         supervisor.handle(NotStarted(task, "too many processes"))
     run_due(supervisor, 1.0)
     assert channel.starts() == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]
-
-
-def event(time, name, step, task="worker-0"):
-    return Event(task, time, {"event": name, "step": step, "examples": 32 * step})
-
-
-def test_an_attempt_keeps_its_first_and_last_step():
-    log = AttemptLog()
-    assert log.open(["worker-0"], 1.0) == 0
-    for message in (event(2.0, "step", 10), event(3.0, "step", 20), event(3.1, "step", 19, "worker-1")):
-        log.update(message)
-    (attempt,) = log.closed(4.0, "worker-0 failed", "worker-0", 1)
-    assert (attempt.first_step, attempt.last_step, attempt.ended, attempt.exit_code) == (2.0, 20, 4.0, 1)
-    assert log.attempts[0].ended is None
-
-
-def test_the_next_attempt_continues_from_the_last_checkpoint():
-    log = AttemptLog()
-    log.open(["worker-0"], 1.0)
-    log.update(event(2.0, "checkpoint", 50))
-    assert log.saved.step == 50
-    log.attempts = log.closed(3.0, "worker-0 failed", "worker-0", 1)
-    assert log.open(["worker-0"], 4.0, "2 workers instead of 3") == 1
-    log.update(event(5.0, "resumed", 50))
-    assert (log.attempts[1].resumed_from, log.attempts[1].note) == (50, "2 workers instead of 3")
-
-
-def test_steps_of_tasks_that_continue_are_not_the_first_step_of_a_restart():
-    log = AttemptLog()
-    log.open(["chief-0", "worker-0"], 1.0)
-    log.open(["worker-0"], 2.0)
-    log.update(event(3.0, "step", 30, "chief-0"))
-    assert (log.attempts[1].first_step, log.attempts[1].last_step) == (None, 30)
-
-
-def test_events_without_a_number_are_ignored():
-    log = AttemptLog()
-    log.open(["worker-0"], 1.0)
-    log.update(event(3.0, "step", "many"))
-    assert log.attempts[0].last_step is None
 
 
 MULTI_WORKER = {"worker": RoleShape(3, restarts=("worker",))}

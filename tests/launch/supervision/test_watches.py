@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from tests.launch.jobs import python_job, roles
-from tests.launch.supervisors import FakeChannel, supervisor_of
+from tests.launch.supervisors import FakeChannel, log_of, running_tasks, supervisor_of
+from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import DumpStacks, Event, Exited, Inspect, Listening, Output, StacksDumped, Started
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import ProcessState, Stall
@@ -12,7 +13,7 @@ from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.supervision.supervise import Supervisor
-from tfdist.launch.supervision.task_group import Deadlines, TaskGroup
+from tfdist.launch.supervision.task_group import Deadlines
 from tfdist.launch.supervision.watches import EVIDENCE_S, FREEZE_CHECK_S, LISTEN_S, FrozenWatch, StallWatch
 
 
@@ -106,11 +107,9 @@ class Stalling:
         job = python_job("", counts or {"worker": 2})
         plans = (replace(plan, program=replace(plan.program, reports_steps=reports_steps)) for plan in job.plans)
         job = replace(job, plans=tuple(plans), led_elsewhere=led_elsewhere)
-        names = [plan.task.name for plan in job.plans]
         self.channel, self.said = FakeChannel(), []
         policy = Policy(stall_timeout_s=timeout_s)
-        self.tasks = TaskGroup(job, dict.fromkeys(names, self.channel), policy, running=set(names))
-        self.tasks.announce = lambda note: self.said.append(note.text)
+        self.tasks = running_tasks(job, self.channel, policy, lambda note: self.said.append(note.text))
         self.watch = StallWatch(self.tasks, lambda stall, now: self.said.append((stall, now)), took_steps, 0.0)
         self.watch.start(0.0)
 
@@ -290,7 +289,7 @@ def test_after_a_pause_of_the_launcher_the_time_starts_again():
 
 def test_tasks_that_wait_for_their_start_are_not_watched():
     job = Stalling(reports_steps=True)
-    job.tasks.running.clear()
+    job.tasks.lose(job.tasks.running)
     assert job.until(1000.0) == []
 
 
@@ -309,16 +308,10 @@ def notes_about(source, folder, *, listens=(), has_cluster=True):
     program = Program(("-u", "train.py"), {}, str(folder), python=True)
     job = plan_job(Shape(roles(worker=2), has_cluster), program, local_machines())
     names = [plan.task.name for plan in job.plans]
-    supervisor, channel = supervisor_of({"worker": 2})
+    job = job.with_ports(dict.fromkeys(names, 5000)) if has_cluster else job
     notes = []
-    group = TaskGroup(
-        job.with_ports(dict.fromkeys(names, 5000)) if has_cluster else job,
-        dict.fromkeys(names, channel),
-        Policy(),
-        announce=notes.append,
-        running=set(names),
-    )
-    supervisor = Supervisor(group, supervisor.inbox, supervisor.log)
+    group = running_tasks(job, FakeChannel(), Policy(), notes.append)
+    supervisor = Supervisor(group, Inbox(), log_of(names))
     for name in names:
         supervisor.handle(Started(name, 7, 1.0), 100.0)
     for name in listens:
