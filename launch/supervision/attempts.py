@@ -3,11 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from tfdist.launch.agent_program.system import event_time
+from tfdist.launch.agents.inbox import Restarting
 from tfdist.launch.agents.messages import Event, Exited
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Attempt, Outcome, ReportedError
+from tfdist.launch.job import Job
+from tfdist.launch.policy import Policy
 from tfdist.launch.redact import safe_text
-from tfdist.launch.supervision.restarts import Restart, SavedState, decide
+from tfdist.launch.supervision.restarts import Restart, SavedState, announcement, decide
 from tfdist.launch.supervision.task_group import TaskGroup
 
 
@@ -45,11 +49,6 @@ class AttemptLog:
         last = replace(self.attempts[-1], ended=time, reason=reason, culprit=culprit, exit_code=int(exit_code))
         return [*self.attempts[:-1], last]
 
-    def follow(self, ended: Iterable[Attempt], tasks: Iterable[str], time: float, note: str = "") -> int:
-        """Add an attempt after these, which have ended; returns its number."""
-        self.attempts = list(ended)
-        return self.open(tasks, time, note)
-
     def judge(self, tasks: TaskGroup, time: float, whole: bool) -> tuple[Outcome, Restart | None]:
         """Diagnose the present attempt and decide whether another one follows. Changes nothing.
 
@@ -73,6 +72,24 @@ class AttemptLog:
         decision = decide(outcome, tasks.job, tasks.policy, attempts, () if whole else failed_tasks(tasks))
         why, restart = (decision, None) if isinstance(decision, str) else ("", decision)
         return replace(outcome, attempts=tuple(attempts), not_restarted=why), restart
+
+    def follow(self, outcome: Outcome, restart: Restart, job: Job, policy: Policy, note: str = "") -> Restarting:
+        """Add the attempt after one that has ended like this; returns its announcement.
+
+        Args:
+            outcome: from `judge`.
+            restart: of all tasks of `job`, or of some while the others continue.
+            job: of the new attempt.
+            policy: of the run.
+            note: what is different from the attempt before; empty: nothing.
+        """
+        now = event_time()
+        self.attempts = list(outcome.attempts)
+        number = self.open(restart.tasks, now, note)
+        reason = announcement(outcome, restart, job, policy, number, self.saved.step)
+        text = "; ".join(filter(None, (reason, note)))
+        hosts = tuple(plan.host.name for plan in job.plans) if restart.whole else ()
+        return Restarting(number, restart.tasks, restart.whole, text, restart.delay_s, now, hosts)
 
 
 def failed_tasks(tasks: TaskGroup) -> set[str]:

@@ -64,7 +64,7 @@ def launch(
         rejoin = Rejoin(fleet, choice.wanted)
         planner = AttemptPlanner(fleet, writer, policy, handlers, needs_tensorflow, choice, rejoin)
         tasks = planner.first_tasks(job)
-        supervisor = Supervisor(tasks, fleet.inbox, AttemptLog(), paced, planner.next_tasks)
+        supervisor = Supervisor(tasks, fleet.inbox, AttemptLog(), planner.next_tasks, paced)
         started = time.monotonic()
         with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.tasks.running)), closing(rejoin):
             if hosts is not None:  # hosts that were lost, or are new, are connected while the job runs

@@ -20,7 +20,6 @@ from tfdist.launch.agents.inbox import (
     Message,
     NextTurn,
     OnMessage,
-    Restarting,
     StacksWanted,
     readable,
 )
@@ -40,7 +39,7 @@ from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.attempts import AttemptLog
-from tfdist.launch.supervision.restarts import Restart, SavedState, announcement, not_restarted
+from tfdist.launch.supervision.restarts import SavedState, not_restarted
 from tfdist.launch.supervision.saving import Saving, with_earlier_checkpoint
 from tfdist.launch.supervision.straggler_watch import StragglerWatch
 from tfdist.launch.supervision.task_group import Deadlines, PendingStarts, TaskGroup
@@ -58,11 +57,6 @@ Raises a TfdistError if the job cannot be continued or, with the exit code 128 +
 """
 
 
-def same_tasks(tasks: TaskGroup, _: SavedState) -> tuple[TaskGroup, str]:
-    """The same job on the same agents."""
-    return tasks.again(tasks.job, tasks.channels), ""
-
-
 class Supervisor:
     """The state of a run. Messages and deadlines decide what happens; private methods do it.
 
@@ -71,7 +65,7 @@ class Supervisor:
     """
 
     def __init__(
-        self, tasks: TaskGroup, inbox: Inbox, log: AttemptLog, paced: bool = False, next_tasks: NextTasks = same_tasks
+        self, tasks: TaskGroup, inbox: Inbox, log: AttemptLog, next_tasks: NextTasks, paced: bool = False
     ) -> None:
         """Prepare; `start` starts the tasks.
 
@@ -79,9 +73,9 @@ class Supervisor:
             tasks: of the job.
             inbox: gets the messages of their agents, and signals.
             log: the attempts so far.
+            next_tasks: called before all tasks are restarted.
             paced: the barrier opens only for a `NextTurn`, and the time limit is that of each turn. Nothing is
                 restarted.
-            next_tasks: called before all tasks are restarted.
         """
         self.inbox = inbox
         self.log = log
@@ -330,9 +324,9 @@ class Supervisor:
                 return not_restarted(outcome, error)
             now = time.monotonic()  # hosts may have been waited for
             restart = replace(restart, tasks=tuple(tasks.channels), whole=True)
-        number = self.log.follow(outcome.attempts, restart.tasks, event_time(), note)
-        self._announce(outcome, restart, tasks, number, note)
-        tasks.renew(restart.tasks, number)
+        restarting = self.log.follow(outcome, restart, tasks.job, self.policy, note)
+        tasks.announce(restarting)
+        tasks.renew(restart.tasks, restarting.attempt)
         if whole:
             self._take(tasks)
             self._watch(now)
@@ -350,14 +344,6 @@ class Supervisor:
         for interrupted in self.history.select(Interrupted):
             raise TfdistError("interrupted", SIGNALS + interrupted.signal)
         return self._next_tasks(self.tasks, self.log.saved)
-
-    def _announce(self, outcome: Outcome, restart: Restart, tasks: TaskGroup, number: int, note: str) -> None:
-        reason = announcement(outcome, restart, tasks.job, self.policy, number, self.log.saved.step)
-        text = "; ".join(filter(None, (reason, note)))
-        hosts = tuple(plan.host.name for plan in tasks.job.plans) if restart.whole else ()
-        self.tasks.announce(
-            Restarting(number, restart.tasks, restart.whole, text, restart.delay_s, event_time(), hosts)
-        )
 
     def _forget(self, tasks: Collection[str], now: float) -> None:
         """Stop what still runs of tasks that are restarted, and forget what is known about them."""

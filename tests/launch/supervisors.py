@@ -15,6 +15,11 @@ from tfdist.launch.supervision.task_group import TaskGroup
 from .jobs import roles
 
 
+def same_tasks(tasks, saved):
+    """The next attempt of the same job on the same agents."""
+    return tasks.again(tasks.job, tasks.channels), ""
+
+
 class FakeChannel:
     """Records what is sent to an agent."""
 
@@ -31,13 +36,13 @@ class FakeChannel:
         return [(message.task, message.attempt) for message in self.sent if isinstance(message, Start)]
 
 
-def supervisor_of(counts, *, ports=False, **policy):
+def supervisor_of(counts, *, ports=False, next_tasks=same_tasks, **policy):
     """A supervisor of tasks that run, and the channel to the host of all of them."""
     job = plan_job(Shape(roles(**counts), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
     job = job.with_ports({plan.task.name: 5000 + at for at, plan in enumerate(job.plans)}) if ports else job
     channel = FakeChannel()
     group = running_tasks(job, channel, Policy(**policy))
-    return Supervisor(group, Inbox(), log_of(group.channels)), channel
+    return Supervisor(group, Inbox(), log_of(group.channels), next_tasks), channel
 
 
 def running_tasks(job, channel, policy, announce=lambda _: None):

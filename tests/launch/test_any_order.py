@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.launch.supervisors import same_tasks
 from tfdist.launch.agents.inbox import AgentLost, Arrival, HostReady, Inbox, Interrupted, NextTurn, Note
 from tfdist.launch.agents.messages import (
     DumpStacks,
@@ -134,7 +135,7 @@ class Simulation:
         self.agents = {host: Agent(host) for host in HOSTS}
         channels = {plan.task.name: self.agents[plan.host] for plan in job.plans}
         group = TaskGroup(self.job, channels, policy)
-        self.supervisor = Supervisor(group, Inbox(), AttemptLog())
+        self.supervisor = Supervisor(group, Inbox(), AttemptLog(), same_tasks)
         self.supervisor.start(self.now)
 
     def pass_time(self, seconds):

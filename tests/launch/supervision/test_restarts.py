@@ -2,14 +2,16 @@
 
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
-from tests.launch.supervisors import FakeChannel, exited, supervisor_of
+from tests.launch.supervisors import FakeChannel, exited, same_tasks, supervisor_of
 from tfdist.launch.agents.inbox import AgentLost, Interrupted, Restarting
 from tfdist.launch.agents.messages import Event, NotStarted, Output, Started, Stop
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
@@ -229,6 +231,102 @@ def test_a_task_that_could_not_be_started_does_not_delay_its_restart():
         supervisor.handle(NotStarted(task, "too many processes"))
     run_due(supervisor, 1.0)
     assert channel.starts() == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]
+
+
+def all_ended(next_tasks=same_tasks, **policy):
+    """A supervisor of two workers of which one was killed, and the other one stopped then."""
+    supervisor, channel, announced = supervised({"worker": 2}, next_tasks=next_tasks, **policy)
+    supervisor.handle(Event("worker-0", time.time(), {"event": "record", "record": {"images": 1}}))
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor, 0.6)
+    assert (channel.stops(), channel.starts()) == ([Stop(("worker-0",), 2.0)], [])
+    supervisor.handle(ended("worker-0", -15))
+    assert not supervisor.active
+    return supervisor, channel, announced
+
+
+def test_once_all_tasks_have_ended_all_are_started_again_and_nothing_is_known_about_the_attempt_before():
+    supervisor, channel, announced = all_ended()
+    assert supervisor.restart(time.monotonic()) is None
+    assert [(type(message), message.attempt, message.tasks, message.whole) for message in announced[1:]] == [
+        (Restarting, 1, ("worker-0", "worker-1"), True)
+    ]
+    assert announced[1].reason == "worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: all tasks"
+    assert (supervisor.history.entries, supervisor.records, supervisor.tasks.stopped) == ([], {}, False)
+    run_due(supervisor)
+    assert channel.starts() == [("worker-0", 1), ("worker-1", 1)]
+    first, second = supervisor.log.attempts
+    assert (first.culprit, first.exit_code, second.tasks, second.ended) == (
+        "worker-1", 137, ("worker-0", "worker-1"), None,
+    )  # fmt: skip
+
+
+def test_a_restart_of_all_tasks_may_be_that_of_another_job():
+    def on_one_worker(tasks, saved):
+        job = replace(tasks.job, plans=tasks.job.plans[:1])
+        return tasks.again(job, {"worker-0": tasks.channels["worker-0"]}), f"1 worker from step {saved.step}"
+
+    supervisor, channel, announced = all_ended(on_one_worker)
+    assert supervisor.restart(time.monotonic()) is None
+    assert announced[-1].reason.endswith("; 1 worker from step 0")
+    assert (announced[-1].tasks, announced[-1].hosts) == (("worker-0",), ("localhost",))
+    assert supervisor.log.attempts[-1].note == "1 worker from step 0"
+    run_due(supervisor)
+    assert channel.starts() == [("worker-0", 1)]
+    supervisor.handle(ended("worker-0", 0, attempt=1))
+    outcome = supervisor.restart(time.monotonic())
+    assert (outcome.status, len(outcome.attempts)) == (Status.OK, 2)
+
+
+def test_the_time_limit_is_that_of_the_run_and_not_of_an_attempt():
+    supervisor, channel, _ = all_ended(timeout_s=50.0)
+    supervisor.timeout_at = at = time.monotonic() + 50.0
+    supervisor.restart(time.monotonic())
+    supervisor.deadlines.run_due(at - 0.1)
+    assert len(channel.stops()) == 1
+    supervisor.deadlines.run_due(at)
+    assert [stop.tasks for stop in channel.stops()[1:]] == [("worker-0", "worker-1")]
+
+
+def test_a_job_that_cannot_be_planned_again_ends_with_the_reason():
+    def on_no_host(tasks, saved):
+        raise TfdistError("h2 is lost, and https://user:pw@host/ is needed", 69)
+
+    supervisor, channel, announced = all_ended(on_no_host)
+    outcome = supervisor.restart(time.monotonic())
+    assert (outcome.status, outcome.exit_code, outcome.reason) == (
+        Status.FAILED, 137, "worker-1 was killed by SIGKILL (not by tfdist)",
+    )  # fmt: skip
+    assert outcome.not_restarted == "h2 is lost, and https://user:***@host/ is needed"
+    assert (channel.starts(), len(outcome.attempts)) == ([], 1)
+    assert not any(isinstance(message, Restarting) for message in announced)
+
+
+def test_a_signal_while_the_tasks_are_stopped_prevents_the_restart():
+    supervisor, _, _ = all_ended()
+    supervisor.handle(Interrupted(signal.SIGINT))
+    outcome = supervisor.restart(time.monotonic())
+    assert (outcome.status, outcome.exit_code, outcome.signal) == (Status.INTERRUPTED, 130, signal.SIGINT)
+    assert outcome.not_restarted == "interrupted before the restart"
+
+
+def test_a_task_that_ends_slowly_before_its_restart_is_not_one_that_was_not_started_in_time():
+    supervisor, channel, _ = supervised(start_timeout_s=5.0)
+    for task in ("chief-0", "worker-0", "worker-1", "ps-1"):
+        supervisor.handle(Started(task, 1, time.time()))
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor, 0.6)
+    assert channel.stops() == [Stop(("chief-0", "ps-1"), 2.0)]
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor, 2.0)
+    assert channel.starts() == [("worker-1", 2)]
+    supervisor.handle(Started("worker-1", 2, time.time(), attempt=2))
+    run_due(supervisor, 9.0)
+    assert len(channel.stops()) == 1
+    for task in ("chief-0", "ps-1"):
+        supervisor.handle(ended(task, -9))
+    run_due(supervisor, 9.0)
+    assert channel.starts()[1:] == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]
 
 
 MULTI_WORKER = {"worker": RoleShape(3, restarts=("worker",))}

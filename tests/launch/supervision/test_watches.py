@@ -1,10 +1,9 @@
-import math
 from dataclasses import replace
 
 import pytest
 
 from tests.launch.jobs import python_job, roles
-from tests.launch.supervisors import FakeChannel, log_of, running_tasks, supervisor_of
+from tests.launch.supervisors import FakeChannel, log_of, running_tasks, same_tasks, supervisor_of
 from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import DumpStacks, Event, Exited, Inspect, Listening, Output, StacksDumped, Started
 from tfdist.launch.diagnosis.diagnose import diagnose
@@ -13,7 +12,6 @@ from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.supervision.supervise import Supervisor
-from tfdist.launch.supervision.task_group import Deadlines
 from tfdist.launch.supervision.watches import EVIDENCE_S, FREEZE_CHECK_S, LISTEN_S, FrozenWatch, StallWatch
 
 
@@ -61,40 +59,6 @@ def test_others_have_not_failed(states):
 
 def test_a_job_without_a_cluster_is_left_alone():
     assert failed_after("T" * 9, ports=False) == []
-
-
-def test_due_actions_run_once_in_the_order_of_their_times():
-    deadlines, done = Deadlines(), []
-    actions = {name: (lambda now, name=name: done.append((name, now))) for name in "abc"}
-    for name, at in {"a": 3.0, "b": 1.0, "c": 9.0}.items():
-        deadlines[actions[name]] = at
-    deadlines.run_due(3.0)
-    deadlines.run_due(4.0)
-    assert done == [("b", 3.0), ("a", 3.0)]
-    assert deadlines.next() == 9.0
-
-
-def test_an_action_can_cancel_and_postpone_others():
-    deadlines, done = Deadlines(), []
-
-    def later(now):
-        done.append(now)
-
-    def never(now):
-        raise AssertionError
-
-    def first(_):
-        deadlines.cancel(never)
-        deadlines[later] = 5.0
-
-    for action in (first, never, later):
-        deadlines[action] = 1.0
-    deadlines.run_due(1.0)
-    assert done == []
-    assert (deadlines.get(later), deadlines.get(never)) == (5.0, None)
-    deadlines.run_due(5.0)
-    assert done == [5.0]
-    assert deadlines.next() == math.inf
 
 
 TIME = 1_800_000_000.0
@@ -311,7 +275,7 @@ def notes_about(source, folder, *, listens=(), has_cluster=True):
     job = job.with_ports(dict.fromkeys(names, 5000)) if has_cluster else job
     notes = []
     group = running_tasks(job, FakeChannel(), Policy(), notes.append)
-    supervisor = Supervisor(group, Inbox(), log_of(names))
+    supervisor = Supervisor(group, Inbox(), log_of(names), same_tasks)
     for name in names:
         supervisor.handle(Started(name, 7, 1.0), 100.0)
     for name in listens:
