@@ -221,7 +221,7 @@ class Supervisor:
         if not self.tasks.stopped:
             self.history.entries.append(entry)
             self.failed_at = now if self.failed_at is None else self.failed_at
-            self.settle(now)
+            self.deadlines.run(self.settle, now)
 
     def _inspect(self, now: float) -> float:
         self.tasks.inspect()
@@ -241,22 +241,26 @@ class Supervisor:
             return
         early = task in self.job.serving and not self.tasks.succeeded
         if code != 0 or early:
-            killed = killed_from_outside(code)
-            self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.failure_settle_s)
-            role = self.job.roles[task.rpartition("-")[0]]
-            alone = role.restarts == () and not role.leads and code != 0 and not self.tasks.stopped
-            if alone and diagnose(self.history, self.job).culprits == (task,):  # no other failure can be the cause
-                self._restart_some(at)
-            return
-        if self.tasks.succeeded:
-            if not self.tasks.stopped:
-                following = set(self.job.following) & self.tasks.running
-                self._stop(self.policy.grace_s, spared=following)
-                if following:
-                    self.deadlines[self._stop_following] = at + FOLLOW_S
-            return
-        self.barrier.check()  # the others need not wait for this one
-        self.joining.note_exit(task, at)
+            self._after_failed_exit(task, code, at)
+        elif not self.tasks.succeeded:
+            self.barrier.check()  # the others need not wait for this one
+            self.joining.note_exit(task, at)
+        elif not self.tasks.stopped:
+            self._after_success(at)
+
+    def _after_failed_exit(self, task: str, code: int, at: float) -> None:
+        killed = killed_from_outside(code)
+        self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.failure_settle_s)
+        role = self.job.roles[task.rpartition("-")[0]]
+        alone = role.restarts == () and not role.leads and code != 0 and not self.tasks.stopped
+        if alone and diagnose(self.history, self.job).culprits == (task,):  # no other failure can be the cause
+            self._restart_some(at)
+
+    def _after_success(self, at: float) -> None:
+        following = set(self.job.following) & self.tasks.running
+        self._stop(self.policy.grace_s, spared=following)
+        if following:
+            self.deadlines[self._stop_following] = at + FOLLOW_S
 
     def _stop_following(self, _: float) -> None:
         self._stop(self.policy.grace_s, f"waited {FOLLOW_S:g} s for {shortened(sorted(self.tasks.running))}")
@@ -269,28 +273,29 @@ class Supervisor:
             self.tasks.inspect()
         self.deadlines[self.settle] = min(at + settle_s, self.deadlines.get(self.settle, math.inf))
 
-    def settle(self, now: float) -> None:
+    def settle(self, now: float) -> float | None:
         """Restart or stop tasks, but not as long as every failure may be the consequence of one not seen yet.
 
         A task that reported its exception gets more time: it may save its logs before it exits.
+
+        Returns:
+            when to look again; None: not before the next failure.
         """
         # the failure of a task that was restarted just now may be the cause
         recent = self.restarted_at + self.policy.settle_secondary_s >= now
         until = (self.failed_at or now) + (self.policy.settle_s if recent else self.policy.settle_secondary_s)
         if now < until and not shows_cause(self.history, self.job):
-            self.deadlines[self.settle] = min(until, now + 1.0)
             self.tasks.inspect()
-            return
+            return min(until, now + 1.0)
         if self._restart_some(now):
-            return
+            return None
         ending = {entry.task for entry in self.history.select(ReportedError)} & self.tasks.running
         if now >= until and self.tasks.stopped:
             self._stop(self.policy.failure_grace_s, first_failure(self.history), self.tasks.running - ending)
-            return
+            return None
         spared = ending if now < until and not self.policy.max_restarts else ()
         self._stop(self.policy.failure_grace_s, first_failure(self.history), spared)
-        if spared:
-            self.deadlines[self.settle] = until
+        return until if spared else None
 
     # --- restarts
 

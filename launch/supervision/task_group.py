@@ -44,10 +44,14 @@ class Deadlines(dict[Action, float]):
         """Do what is due, in the order of the times. An action may set and cancel others."""
         for action in sorted(self, key=self.__getitem__):
             if self.get(action, math.inf) <= now:
-                del self[action]
-                again = action(now)
-                if again is not None:
-                    self[action] = again
+                self.run(action, now)
+
+    def run(self, action: Action, now: float) -> None:
+        """Do it now, and not when it was due."""
+        self.pop(action, None)
+        again = action(now)
+        if again is not None:
+            self[action] = again
 
 
 class Phase(Enum):
