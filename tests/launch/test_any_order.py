@@ -180,16 +180,15 @@ def test_any_order_of_messages_leads_to_an_outcome(strategy, data, policy):
     run = Simulation(ROLES[strategy], policy)
     tasks = [plan.task.name for plan in run.job.plans]
     steps = st.lists(st.tuples(messages(tasks), st.sampled_from((0.0, 0.0, 0.5, 3.0, 30.0))), max_size=25)
+    ended = None
     for (host, message), seconds in data.draw(steps):
-        if not run.supervisor.active:
+        if not run.supervisor.active and (ended := run.supervisor.restart(run.now)) is not None:
             break
         run.pass_time(seconds)
         run.deliver(host, message)
-    assert run.end(), run.supervisor.tasks
-    outcome = run.supervisor.restart(run.now)
-    while outcome is None:
+    while ended is None:
         assert run.end(), run.supervisor.tasks
-        outcome = run.supervisor.restart(run.now)
-    outcome = run.supervisor.completed(outcome)
+        ended = run.supervisor.restart(run.now)
+    outcome = run.supervisor.completed(ended)
     assert outcome.exit_code == 0 or outcome.reason
     assert len(outcome.attempts) <= 1 + policy.max_restarts
