@@ -97,44 +97,65 @@ def published(options: MetricsOptions, job: Job, writer: RunWriter, note: Callab
     registry.register(metrics)
     with ExitStack() as stack:
         if options.address is not None:
-            host, port = options.address
-            try:
-                family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-                listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(address)
-                listener.listen(MOST)
-            except (OSError, UnicodeError) as error:  # UnicodeError: not a valid DNS name
-                reason = getattr(error, "strerror", "not a valid name")
-                raise TfdistError(f"--metrics {host}:{port}: {reason}; choose another address") from None
-
-            def answer(client: socket.socket) -> None:
-                _Scrape(client, lambda accepted: _page(exposition, registry, accepted))
-
-            stack.enter_context(answered(listener, answer, "metrics"))
-            port = listener.getsockname()[1]
-            note(f"metrics: http://{f'[{host}]' if ':' in host else host}:{port}/metrics")
-        written_at, failed = 0.0, False
-
-        def write() -> None:
-            nonlocal written_at, failed
-            written_at = time.monotonic()
-            try:
-                replace_file(Path(str(options.file)), exposition.generate_latest(registry), 0o644, sync=False)
-            except Exception as error:  # whatever it is, it must not end the job
-                if not failed:
-                    reason = getattr(error, "strerror", None) or type(error).__name__
-                    note(f"cannot write {options.file} ({reason}); the job continues")
-                failed = True
+            note(f"metrics: {_serve(stack, *options.address, lambda accepted: _page(exposition, registry, accepted))}")
+        file = None
+        if options.file is not None:
+            file = _FigureFile(options.file, lambda: exposition.generate_latest(registry), note)
+            stack.callback(file.write)
 
         def handle(message: Message) -> None:
             metrics.handle(message)
-            if options.file is not None and time.monotonic() - written_at >= INSPECT_S:
-                write()
+            if file is not None:
+                file.write_if_due()
 
-        if options.file is not None:
-            stack.callback(write)
         yield handle
+
+
+def _serve(stack: ExitStack, host: str, port: int, page: "Callable[[str], Page]") -> str:
+    """Answer requests until the stack is closed; returns the URL.
+
+    Raises:
+        TfdistError: the address cannot be used.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(MOST)
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid DNS name
+        reason = getattr(error, "strerror", "not a valid name")
+        raise TfdistError(f"--metrics {host}:{port}: {reason}; choose another address") from None
+
+    def answer(client: socket.socket) -> None:
+        _Scrape(client, page)
+
+    stack.enter_context(answered(listener, answer, "metrics"))
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/metrics"
+
+
+@dataclass
+class _FigureFile:
+    path: Path
+    figures: Callable[[], bytes]
+    note: Callable[[str], None]
+    """Called once if the file cannot be written."""
+    _written_at: float = 0.0
+    _failed: bool = False
+
+    def write(self) -> None:
+        self._written_at = time.monotonic()
+        try:
+            replace_file(self.path, self.figures(), 0o644, sync=False)
+        except Exception as error:  # whatever it is, it must not end the job
+            if not self._failed:
+                reason = getattr(error, "strerror", None) or type(error).__name__
+                self.note(f"cannot write {self.path} ({reason}); the job continues")
+            self._failed = True
+
+    def write_if_due(self) -> None:
+        if time.monotonic() - self._written_at >= INSPECT_S:
+            self.write()
 
 
 Page = tuple[str, bytes]

@@ -1,79 +1,16 @@
 """Whether tasks are restarted after a failure, which ones, and when. Pure: tests replay attempts."""
 
 import re
-import signal
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from tfdist.launch.agents.inbox import Interrupted, Message
-from tfdist.launch.agents.messages import Event, Exited, NotStarted, Stuck
 from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
-from tfdist.launch.errors import ExitCode
+from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy, RestartOn
-from tfdist.launch.supervision.task_group import Action, TaskGroup
-from tfdist.launch.text import shortened, signal_name
-
-SCHEDULER_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""What a scheduler sends some time before it ends a job."""
-
-
-@dataclass
-class Saving:
-    """Sends SIGTERM to one leading task, as TensorFlow's PreemptionCheckpointHandler needs it: that task tells the
-    others at which step all save. They exit then, and the rest of the job is stopped.
-    """
-
-    tasks: TaskGroup
-    active: bool = False
-
-    def wanted(self, interrupted: Interrupted) -> bool:
-        """Whether the job saves a checkpoint on this signal, and has a task that can."""
-        saves = self.tasks.policy.saves_on_signal and interrupted.signal in SCHEDULER_SIGNALS
-        return saves and not self.tasks.stopped and not self.tasks.started.isdisjoint(self.tasks.leaders[:1])
-
-    def start(self, number: int, reason: str, now: float) -> None:
-        """Make the tasks save after the signal `number`. All count as stopped now: how they exit is not a failure."""
-        grace_s = self.tasks.policy.save_grace_s(number)
-        self.active = self.tasks.stopped = True
-        self.tasks.note_stop(self.tasks.running, grace_s, f"{reason}, saving a checkpoint")
-        self.tasks.stop(self.tasks.leaders[:1], grace_s, keeps_barrier=True)
-        self.tasks.deadlines[self.end] = now + grace_s
-
-    def note_exit(self, code: int, now: float) -> None:
-        """Stop the rest if the last leading task has exited, or if one has exited without saving."""
-        if not self.tasks.leaders or code not in (ExitCode.SUCCESS, ExitCode.PREEMPTED):
-            self.end(now)
-
-    def end(self, _: float) -> None:
-        """Stop the tasks that still run."""
-        self.active = False
-        self.tasks.deadlines.cancel(self.end)
-        self.tasks.stop(self.tasks.running, min(self.tasks.policy.grace_s, self.tasks.policy.lost_grace_s))
-
-
-def with_earlier_checkpoint(
-    outcome: Outcome, policy: Policy, saved_step: int, received: Sequence[Interrupted]
-) -> Outcome:
-    """The outcome, with exit code 42 if a signal came when no task could save, but a checkpoint exists. Pure.
-
-    Args:
-        outcome: of the last attempt.
-        policy: of the run.
-        saved_step: of the last checkpoint that a task saved or continued from; 0 without one.
-        received: the signals during the last attempt; after a second one the exit code stays.
-    """
-    saves = outcome.status is Status.INTERRUPTED and policy.saves_on_signal and outcome.signal in SCHEDULER_SIGNALS
-    # a scheduler's signal may come from an agent first, and then to the launcher
-    by_agent = len(received) == 2 and received[0].of_agent
-    repeated = received[0].signal != received[1].signal if by_agent else len(received) > 1
-    if not saves or not saved_step or outcome.exit_code == ExitCode.PREEMPTED or repeated:
-        return outcome
-    reason = outcome.reason
-    if outcome.not_restarted:  # it is that of the failure before
-        reason = f"{reason}; interrupted by {signal_name(outcome.signal)}"
-    return replace(outcome, exit_code=ExitCode.PREEMPTED, reason=f"{reason}: step {saved_step} was saved before")
+from tfdist.launch.redact import safe_text
+from tfdist.launch.text import shortened
 
 
 @dataclass(frozen=True)
@@ -82,41 +19,6 @@ class SavedState:
 
     step: int = 0
     examples: int = 0
-
-
-@dataclass
-class AttemptLog:
-    """Keeps the attempts of a run, from its messages. The last attempt is the one that runs."""
-
-    attempts: list[Attempt] = field(default_factory=list)
-    saved: SavedState = field(default_factory=SavedState)
-    """The newest checkpoint that a task has reported."""
-
-    def open(self, tasks: Iterable[str], time: float, note: str = "") -> int:
-        """Add an attempt that starts these tasks; returns its number."""
-        self.attempts.append(Attempt(len(self.attempts), tuple(tasks), time, note=note))
-        return self.attempts[-1].number
-
-    def update(self, message: Event) -> None:
-        """Note a step, or the checkpoint that was saved or restored."""
-        last = self.attempts[-1]
-        step = message.event.get("step")
-        if not isinstance(step, int):
-            return
-        match message.event.get("event"):
-            case "step":
-                first = message.time if last.first_step is None and message.task in last.tasks else last.first_step
-                self.attempts[-1] = replace(last, first_step=first, last_step=max(step, last.last_step or 0))
-            case "checkpoint" | "resumed" as event:
-                examples = message.event.get("examples")
-                self.saved = SavedState(step, examples if isinstance(examples, int) else 0)
-                if event == "resumed":
-                    self.attempts[-1] = replace(last, resumed_from=step)
-
-    def closed(self, time: float, reason: str, culprit: str | None, exit_code: int) -> list[Attempt]:
-        """The attempts, if the last one has ended at that time (in seconds since 1970), for that reason."""
-        last = replace(self.attempts[-1], ended=time, reason=reason, culprit=culprit, exit_code=int(exit_code))
-        return [*self.attempts[:-1], last]
 
 
 MOST_ALIKE = 3
@@ -242,63 +144,14 @@ def announcement(outcome: Outcome, restart: Restart, job: Job, policy: Policy, n
     return f"{outcome.reason}; restart {number} of {policy.max_restarts}: {what}{start}{wait}"
 
 
-@dataclass
-class PendingStart:
-    """Tasks that will be started together."""
-
-    tasks: set[str]
-    at: float
-    """Monotonic time before which they are not started."""
-
-
-@dataclass
-class PendingStarts:
-    """Starts the present attempts of tasks as soon as they may be started."""
-
-    group: TaskGroup
-    timed_out: Action
-    """Called if tasks are not started in time."""
-    waiting: list[PendingStart] = field(default_factory=list)
-    ending: set[str] = field(default_factory=set)
-    """Tasks whose earlier attempt still runs."""
-
-    @property
-    def tasks(self) -> set[str]:
-        """The tasks that will be started."""
-        return {task for start in self.waiting for task in start.tasks}
-
-    def add(self, tasks: Collection[str], at: float) -> None:
-        """Start these tasks at that monotonic time, or later if they still run then."""
-        for start in self.waiting:
-            start.tasks -= set(tasks)
-        self.waiting.append(PendingStart(set(tasks), at))
-        self.ending |= set(tasks) & self.group.running
-        self._set_deadline()
-
-    def cancel(self) -> None:
-        """Start nothing any more."""
-        self.waiting.clear()
-        self.group.deadlines.cancel(self.start_due)
-
-    def note_end(self, message: Message) -> None:
-        """Take a message about an earlier attempt of a task: if its process has ended, the next one may start."""
-        if isinstance(message, Exited | NotStarted | Stuck) and message.task in self.ending:
-            self.ending.discard(message.task)
-            self.group.running.discard(message.task)
-            self._set_deadline()
-
-    def start_due(self, now: float) -> None:
-        """Start the tasks whose time has come."""
-        for start in [start for start in self._unblocked() if start.at <= now]:
-            self.waiting.remove(start)
-            self.group.start(start.tasks)
-            self.group.deadlines[self.timed_out] = now + self.group.policy.start_timeout_s
-        self._set_deadline()
-
-    def _unblocked(self) -> list[PendingStart]:
-        return [start for start in self.waiting if not start.tasks & self.group.running]
-
-    def _set_deadline(self) -> None:
-        times = [start.at for start in self._unblocked()]
-        if times:
-            self.group.deadlines[self.start_due] = min(times)
+def not_restarted(outcome: Outcome, error: TfdistError) -> Outcome:
+    """The outcome if the next attempt could not be planned: the job was interrupted, or cannot be continued."""
+    if error.exit_code <= SIGNALS:
+        return replace(outcome, not_restarted=safe_text(str(error)))
+    return replace(
+        outcome,
+        status=Status.INTERRUPTED,
+        exit_code=error.exit_code,
+        signal=error.exit_code - SIGNALS,
+        not_restarted="interrupted before the restart",
+    )

@@ -70,11 +70,11 @@ class StragglerWatch:
                 reasons = (gpu.get("throttle") for gpu in gpus_of(event))
                 self._throttles[task] = next((each for each in reasons if isinstance(each, str) and each), "")
 
-    def _judge(self, now: float) -> None:
+    def _judge(self, now: float) -> float | None:
         if self.tasks.stopped:
-            return
-        self.tasks.deadlines[self._judge] = now + JUDGE_S
+            return None
         self.tasks.isolate(NAME, lambda: self._look(now))
+        return now + JUDGE_S
 
     def _look(self, now: float) -> None:
         known = self.steps.known(now)

@@ -1,9 +1,9 @@
-"""Supervise a job's tasks until all have ended: one queue of messages, one loop."""
+"""Supervise a job's tasks until all have ended and none is started again: one queue of messages, one loop."""
 
 import math
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from queue import Empty
@@ -20,19 +20,29 @@ from tfdist.launch.agents.inbox import (
     Message,
     NextTurn,
     OnMessage,
-    Restarting,
     StacksWanted,
     readable,
 )
 from tfdist.launch.diagnosis.diagnose import diagnose, first_failure, shows_cause
 from tfdist.launch.diagnosis.evidence import killed_from_outside
-from tfdist.launch.diagnosis.history import Entry, NotFinite, ReportedError, StartTimedOut, TimedOut
+from tfdist.launch.diagnosis.history import (
+    Entry,
+    History,
+    NotFinite,
+    Outcome,
+    ReportedError,
+    StartTimedOut,
+    TimedOut,
+)
+from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.redact import safe_text
+from tfdist.launch.job import Job
 from tfdist.launch.runs.writer import RunWriter
-from tfdist.launch.supervision.restarts import AttemptLog, PendingStarts, Restart, Saving, announcement, decide
+from tfdist.launch.supervision.attempts import AttemptLog
+from tfdist.launch.supervision.restarts import SavedState, not_restarted
+from tfdist.launch.supervision.saving import Saving, with_earlier_checkpoint
 from tfdist.launch.supervision.straggler_watch import StragglerWatch
-from tfdist.launch.supervision.task_group import TaskGroup
+from tfdist.launch.supervision.task_group import Deadlines, PendingStarts, TaskGroup
 from tfdist.launch.supervision.watches import LISTEN_S, Barrier, FrozenWatch, JoinWatch, StallWatch
 from tfdist.launch.text import shortened, signal_name
 
@@ -40,27 +50,46 @@ FOLLOW_S = 300.0
 """Time for the tasks that follow the leading ones to end after them."""
 
 
-class Supervisor:
-    """The state of a running job. Messages and deadlines decide what happens; private methods do it."""
+NextTasks = Callable[[TaskGroup, SavedState], tuple[TaskGroup, str]]
+"""The tasks of the next attempt and what is different, given those that have ended and the checkpoint to continue from.
 
-    def __init__(self, tasks: TaskGroup, inbox: Inbox, log: AttemptLog, paced: bool = False) -> None:
+Raises a TfdistError if the job cannot be continued or, with the exit code 128 + signal, was interrupted.
+"""
+
+
+class Supervisor:
+    """The state of a run. Messages and deadlines decide what happens; private methods do it.
+
+    A run is a sequence of attempts. A restart of some tasks renews what is known about them; a restart of all tasks
+    renews all but the log of the attempts and the time limit. `restart` does both.
+    """
+
+    def __init__(
+        self, tasks: TaskGroup, inbox: Inbox, log: AttemptLog, next_tasks: NextTasks, paced: bool = False
+    ) -> None:
         """Prepare; `start` starts the tasks.
 
         Args:
             tasks: of the job.
             inbox: gets the messages of their agents, and signals.
-            log: the attempts so far; the last one is to be supervised.
+            log: the attempts so far.
+            next_tasks: called before all tasks are restarted.
             paced: the barrier opens only for a `NextTurn`, and the time limit is that of each turn. Nothing is
                 restarted.
         """
-        self.tasks = tasks
         self.inbox = inbox
         self.log = log
         self.paced = paced
         self.policy = tasks.policy
-        self.job = tasks.job
-        self.history = tasks.history
-        self.deadlines = tasks.deadlines
+        self.timeout_at: float | None = None
+        """Monotonic time limit of the run."""
+        self._next_tasks = next_tasks
+        self.stragglers = StragglerWatch(tasks)
+        self._take(tasks)
+
+    def _take(self, tasks: TaskGroup) -> None:
+        """Supervise these tasks, knowing nothing about those before."""
+        self.tasks = tasks
         self.records: dict[str, Mapping[str, Any]] = {}
         self.failed_at: float | None = None
         """Monotonic time of the first failure since the start, or since the last restart."""
@@ -68,20 +97,28 @@ class Supervisor:
         """Monotonic time of the last restart of some tasks."""
         self.loss_reported = False
         """A loss was not finite since the start, or since the last restart."""
-        self.barrier = Barrier(tasks, paced, partial(self._stop, self.policy.grace_s))
+        self.barrier = Barrier(tasks, self.paced, partial(self._stop, self.policy.grace_s))
         self.starts = PendingStarts(tasks, self._start_timed_out)
         self.saving = Saving(tasks)
         self.silence = SilenceDetector(self.policy.silence_s)
         self.joining = JoinWatch(tasks, self.fail)
-        self.stalls = StallWatch(tasks, self.fail, any(attempt.last_step is not None for attempt in log.attempts))
-        self.stragglers = StragglerWatch(tasks)
+        self.stalls = StallWatch(tasks, self.fail, any(attempt.last_step is not None for attempt in self.log.attempts))
+        earlier, self.stragglers = self.stragglers, StragglerWatch(tasks)
+        self.stragglers.follow(earlier)
         self.deadlines[self._check_silence] = -math.inf
 
-    def start(self, now: float, delay_s: float = 0.0, timeout_at: float | None = None) -> None:
-        """Start all tasks in `delay_s` seconds. Times are monotonic; `timeout_at` is the time limit."""
-        self.starts.add(self.tasks.channels, now + delay_s)
-        if timeout_at is not None:
-            self.deadlines[self._time_out] = timeout_at
+    def start(self, now: float) -> None:
+        """Start all tasks, as the first attempt. The time limit counts from `now` (monotonic)."""
+        if self.policy.timeout_s is not None:
+            self.timeout_at = now + self.policy.timeout_s
+        self.tasks.renew(self.tasks.channels, self.log.open(self.tasks.channels, event_time()))
+        self._watch(now)
+        self.starts.add(self.tasks.channels, now)
+
+    def _watch(self, now: float) -> None:
+        """Let the watches and the time limit begin."""
+        if self.timeout_at is not None:
+            self.deadlines[self._time_out] = self.timeout_at
         if not self.paced:
             FrozenWatch(self.tasks, self.fail).start(now)
             self.stalls.start(now)
@@ -90,9 +127,24 @@ class Supervisor:
             self.deadlines[self._inspect] = now
 
     @property
+    def job(self) -> Job:
+        """The job of the present attempt."""
+        return self.tasks.job
+
+    @property
+    def history(self) -> History:
+        """What has happened to its tasks."""
+        return self.tasks.history
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """What is due later."""
+        return self.tasks.deadlines
+
+    @property
     def active(self) -> bool:
         """Whether a task runs or will be started."""
-        return bool(self.tasks.running or self.starts.waiting)
+        return self.tasks.any_running or bool(self.starts.waiting)
 
     def accepts(self, arrival: Arrival) -> bool:
         """Whether a message may be handled and written down.
@@ -128,8 +180,8 @@ class Supervisor:
             self.log.update(message)
         match message:
             case messages.Started(task):
-                self.tasks.started.add(task)
-                if self.tasks.started >= set(self.tasks.channels):
+                self.tasks.note_start(task)
+                if self.tasks.all_started:
                     self.deadlines.cancel(self._start_timed_out)
                     self.deadlines[self.joining.check_config] = at + LISTEN_S
             case messages.Event(task, event={"event": "record", "record": Mapping() as record}):
@@ -144,12 +196,12 @@ class Supervisor:
             case messages.Event(event={"event": "failed"}):
                 self._after_failure(at, self.policy.failure_settle_s)
             case messages.Exited(task, code):
-                self.tasks.running.discard(task)
+                self.tasks.note_end(task, code)
                 self._after_exit(task, code, at)
             case messages.Stuck(task):
-                self.tasks.running.discard(task)
+                self.tasks.note_end(task)
             case messages.NotStarted(task):
-                self.tasks.running.discard(task)
+                self.tasks.note_end(task)
                 self._stop(self.policy.grace_s, f"{task} could not be started")
             case NextTurn(turn):
                 if self.policy.timeout_s is not None:
@@ -169,11 +221,11 @@ class Supervisor:
         if not self.tasks.stopped:
             self.history.entries.append(entry)
             self.failed_at = now if self.failed_at is None else self.failed_at
-            self.settle(now)
+            self.deadlines.run(self.settle, now)
 
-    def _inspect(self, now: float) -> None:
+    def _inspect(self, now: float) -> float:
         self.tasks.inspect()
-        self.deadlines[self._inspect] = now + (self.policy.inspect_s or math.inf)
+        return now + (self.policy.inspect_s or math.inf)
 
     def _report_loss(self, loss: NotFinite, now: float) -> None:
         self.loss_reported = True
@@ -189,23 +241,26 @@ class Supervisor:
             return
         early = task in self.job.serving and not self.tasks.succeeded
         if code != 0 or early:
-            killed = killed_from_outside(code)
-            self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.failure_settle_s)
-            role = self.job.roles[task.rpartition("-")[0]]
-            alone = role.restarts == () and not role.leads and code != 0 and not self.tasks.stopped
-            if alone and diagnose(self.history, self.job).culprits == (task,):  # no other failure can be the cause
-                self._restart(at)
-            return
-        self.tasks.finished |= {task} & set(self.job.leading)
-        if self.tasks.succeeded:
-            if not self.tasks.stopped:
-                following = set(self.job.following) & self.tasks.running
-                self._stop(self.policy.grace_s, spared=following)
-                if following:
-                    self.deadlines[self._stop_following] = at + FOLLOW_S
-            return
-        self.barrier.check()  # the others need not wait for this one
-        self.joining.note_exit(task, at)
+            self._after_failed_exit(task, code, at)
+        elif not self.tasks.succeeded:
+            self.barrier.check()  # the others need not wait for this one
+            self.joining.note_exit(task, at)
+        elif not self.tasks.stopped:
+            self._after_success(at)
+
+    def _after_failed_exit(self, task: str, code: int, at: float) -> None:
+        killed = killed_from_outside(code)
+        self._after_failure(at, self.policy.settle_killed_s if killed else self.policy.failure_settle_s)
+        role = self.job.roles[task.rpartition("-")[0]]
+        alone = role.restarts == () and not role.leads and code != 0 and not self.tasks.stopped
+        if alone and diagnose(self.history, self.job).culprits == (task,):  # no other failure can be the cause
+            self._restart_some(at)
+
+    def _after_success(self, at: float) -> None:
+        following = set(self.job.following) & self.tasks.running
+        self._stop(self.policy.grace_s, spared=following)
+        if following:
+            self.deadlines[self._stop_following] = at + FOLLOW_S
 
     def _stop_following(self, _: float) -> None:
         self._stop(self.policy.grace_s, f"waited {FOLLOW_S:g} s for {shortened(sorted(self.tasks.running))}")
@@ -218,62 +273,100 @@ class Supervisor:
             self.tasks.inspect()
         self.deadlines[self.settle] = min(at + settle_s, self.deadlines.get(self.settle, math.inf))
 
-    def settle(self, now: float) -> None:
+    def settle(self, now: float) -> float | None:
         """Restart or stop tasks, but not as long as every failure may be the consequence of one not seen yet.
 
         A task that reported its exception gets more time: it may save its logs before it exits.
+
+        Returns:
+            when to look again; None: not before the next failure.
         """
         # the failure of a task that was restarted just now may be the cause
         recent = self.restarted_at + self.policy.settle_secondary_s >= now
         until = (self.failed_at or now) + (self.policy.settle_s if recent else self.policy.settle_secondary_s)
         if now < until and not shows_cause(self.history, self.job):
-            self.deadlines[self.settle] = min(until, now + 1.0)
             self.tasks.inspect()
-            return
-        if self._restart(now):
-            return
+            return min(until, now + 1.0)
+        if self._restart_some(now):
+            return None
         ending = {entry.task for entry in self.history.select(ReportedError)} & self.tasks.running
         if now >= until and self.tasks.stopped:
             self._stop(self.policy.failure_grace_s, first_failure(self.history), self.tasks.running - ending)
-            return
+            return None
         spared = ending if now < until and not self.policy.max_restarts else ()
         self._stop(self.policy.failure_grace_s, first_failure(self.history), spared)
-        if spared:
-            self.deadlines[self.settle] = until
+        return until if spared else None
 
-    def _restart(self, now: float) -> bool:
+    # --- restarts
+
+    def _restart_some(self, now: float) -> bool:
         """Restart the tasks that have failed, if the policy and their roles allow it while others continue.
 
         Returns:
             whether it did; else the whole job must be stopped.
         """
-        job, policy, history = self.job, self.policy, self.history
         # the tasks of a lost host cannot be started again there
-        lost = any(self.tasks.of_host(agent.host) for agent in history.select(AgentLost))
-        if self.tasks.stopped or not policy.max_restarts or lost:
-            return False
-        outcome = diagnose(history, job)
-        outcome = replace(outcome, reason=safe_text(outcome.reason))
-        failed = {exit.task for exit in history.select(messages.Exited) if exit.code != 0 or exit.task in job.serving}
-        failed |= {report.task for report in history.select(ReportedError)}
-        attempts = self.log.closed(self.failure_time(now), outcome.reason, outcome.culprit, outcome.exit_code)
-        decision = decide(outcome, job, policy, attempts, failed)
-        if not isinstance(decision, Restart) or decision.whole:
-            return False
-        tasks, self.log.attempts = decision.tasks, attempts
-        number = self.log.open(tasks, event_time())
-        reason = announcement(outcome, decision, job, policy, number, self.log.saved.step)
-        self.tasks.announce(Restarting(number, tasks, False, reason, decision.delay_s, event_time()))
-        self.tasks.renew(tasks, number)
-        self.tasks.stop(self.tasks.running & set(tasks), policy.failure_grace_s)
-        self.starts.add(tasks, now + decision.delay_s)
+        lost = any(self.tasks.of_host(agent.host) for agent in self.history.select(AgentLost))
+        return self.active and not self.tasks.stopped and not lost and self.restart(now) is None
+
+    def restart(self, now: float) -> Outcome | None:
+        """Diagnose the present attempt, decide about a restart, announce it, and plan the start of its tasks.
+
+        As long as tasks run, some can be restarted, without the others; once none runs, all are, maybe as another job.
+
+        Returns:
+            None after a restart; else how the attempt has ended, or will once its other tasks are stopped.
+        """
+        whole = not self.active
+        outcome, restart = self.log.judge(self.tasks, self.failure_time(now), whole)
+        if restart is None or (restart.whole and not whole):
+            return outcome
+        tasks, note = self.tasks, ""
+        if whole:
+            try:
+                tasks, note = self._tasks_after()
+            except TfdistError as error:
+                return not_restarted(outcome, error)
+            now = time.monotonic()  # hosts may have been waited for
+            restart = replace(restart, tasks=tuple(tasks.channels), whole=True)
+        restarting = self.log.follow(outcome, restart, tasks.job, self.policy, note)
+        tasks.announce(restarting)
+        tasks.renew(restart.tasks, restarting.attempt)
+        if whole:
+            self._take(tasks)
+            self._watch(now)
+        else:
+            self._forget(restart.tasks, now)
+        self.starts.add(restart.tasks, now + restart.delay_s)
+        return None
+
+    def _tasks_after(self) -> tuple[TaskGroup, str]:
+        """All tasks of the next attempt, and what is different.
+
+        Raises:
+            TfdistError: the job was interrupted after the failure, or cannot be continued.
+        """
+        for interrupted in self.history.select(Interrupted):
+            raise TfdistError("interrupted", SIGNALS + interrupted.signal)
+        return self._next_tasks(self.tasks, self.log.saved)
+
+    def _forget(self, tasks: Collection[str], now: float) -> None:
+        """Stop what still runs of tasks that are restarted, and forget what is known about them."""
+        self.tasks.stop(self.tasks.running & set(tasks), self.policy.failure_grace_s)
         for task in tasks:
             self.records.pop(task, None)
         self.barrier.waiting -= set(tasks)
         self.stalls.restart(now)
         self.failed_at, self.restarted_at, self.loss_reported = None, now, False
         self.deadlines.cancel(self.settle, self._start_timed_out)
-        return True
+
+    def completed(self, outcome: Outcome) -> Outcome:
+        """The outcome of the run, from that of its last attempt."""
+        outcome = replace(outcome, records=self.records, stragglers=tuple(self.stragglers.reports))
+        received = self.history.select(Interrupted)
+        return with_earlier_checkpoint(outcome, self.policy, self.log.saved.step, received)
+
+    # --- stops
 
     def failure_time(self, now: float) -> float:
         """When the present failure was noticed, in seconds since 1970; `now` is the monotonic time."""
@@ -285,28 +378,27 @@ class Supervisor:
         self._stop(self.policy.grace_s, f"--timeout {timeout_s:g} s")
 
     def _start_timed_out(self, _: float) -> None:
-        missing = tuple(sorted(self.tasks.running - self.tasks.started))
+        missing = tuple(sorted(self.tasks.starting))
         if not missing:  # the others wait for their start
             return
         self.history.entries.append(StartTimedOut(self.policy.start_timeout_s, missing))
-        self.tasks.running -= set(missing)
+        self.tasks.lose(missing)
         self._stop(self.policy.grace_s, f"{shortened(missing)} not started in time")
 
-    def _check_silence(self, now: float) -> None:
+    def _check_silence(self, now: float) -> float:
         channels = set(self.tasks.channels.values())
         for _, lost in self.silence.newly_silent(channels, now):
             self.handle(lost)
             self.tasks.announce(lost)
         at_most_s = min(self.policy.heartbeat_s, self.policy.silence_s / 4)
-        self.deadlines[self._check_silence] = min([now + at_most_s, *map(self.silence.deadline, channels)])
+        return min([now + at_most_s, *map(self.silence.deadline, channels)])
 
     def _stop(self, grace_s: float, reason: str = "", spared: Collection[str] = ()) -> None:
         """Stop all running tasks but the spared ones, and start no more."""
-        self.tasks.stopped = True
         self._start_no_more()
         if self.history.select(AgentLost):
             grace_s = min(grace_s, self.policy.lost_grace_s)
-        tasks = self.tasks.running.difference(spared)
+        tasks = self.tasks.running - set(spared)
         self.tasks.note_stop(tasks, grace_s, reason)
         self.tasks.stop(tasks, grace_s)
 
@@ -330,7 +422,7 @@ class Supervisor:
     def _abandon(self, host: str, at: float) -> None:
         # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.
         lost = self.tasks.of_host(host) & (self.tasks.running | self.starts.tasks)
-        self.tasks.running -= lost
+        self.tasks.lose(lost & self.tasks.running)
         if self.saving.active and not lost.isdisjoint(self.job.leading):  # the others would wait for it
             self.saving.end(at)
         if lost and not self.tasks.stopped:  # other hosts may be lost at the same time
@@ -339,15 +431,19 @@ class Supervisor:
             self.deadlines[self.settle] = at + min(self.policy.settle_s, self.policy.lost_grace_s)
 
 
-def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> None:
-    """Run the loop until no task runs."""
+def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) -> Outcome:
+    """Run the loop until no task runs and none is started again."""
     heartbeat_s = supervisor.policy.heartbeat_s
     refused: set[tuple[Host | None, type]] = set()
     while True:
         now = time.monotonic()
         supervisor.deadlines.run_due(now)
         if not supervisor.active:
-            return
+            outcome = supervisor.restart(now)
+            if outcome is not None:
+                return supervisor.completed(outcome)
+            refused.clear()
+            continue
         try:
             arrival = supervisor.inbox.get(min(supervisor.deadlines.next() - now, heartbeat_s))
         except Empty:

@@ -50,21 +50,21 @@ class FrozenWatch:
         if self.tasks.job.cluster.addresses:
             self.tasks.deadlines[self.check] = now + FREEZE_CHECK_S
 
-    def check(self, now: float) -> None:
-        """Look at the answers to the last request, and ask again."""
+    def check(self, now: float) -> float | None:
+        """Look at the answers to the last request, and ask again; returns when to check next."""
         if self.tasks.stopped:
-            return
+            return None
         paused = now - self.checked_at > PAUSE_S
         self.checked_at = now
         states = {task: self.tasks.history.states.get(task) for task in sorted(self.tasks.running)}
         stopped = {task: state.time for task, state in states.items() if state is not None and state.state == "T"}
         stopped = {} if paused else stopped
         self.since = {task: self.since.get(task, time) for task, time in stopped.items()}
-        self.tasks.deadlines[self.check] = now + FREEZE_CHECK_S
         frozen = tuple(task for task, time in stopped.items() if time - self.since[task] >= FROZEN_S)
         if frozen:
             self.fail(Freeze(frozen), now)
         self.tasks.inspect()
+        return now + FREEZE_CHECK_S
 
 
 @dataclass
@@ -163,8 +163,8 @@ class JoinWatch:
             self.missing = task
             self.tasks.deadlines[self.check] = now + max(0.0, self.tasks.policy.settle_secondary_s - 2 * CHECK_S)
 
-    def check(self, now: float) -> None:
-        """Compare the processes with those at the last check, and ask for them again."""
+    def check(self, now: float) -> float | None:
+        """Compare the processes with those at the last check, and ask for them again; returns when to check next."""
         leaders, history = self.tasks.leaders, self.tasks.history
         listening = self._listening()
         time_now = event_time()
@@ -182,8 +182,7 @@ class JoinWatch:
         if waiting:
             self.fail(NotJoined(self.missing, tuple(leaders)), now)
         self.tasks.inspect()
-        if not self.tasks.stopped:
-            self.tasks.deadlines[self.check] = now + CHECK_S
+        return None if self.tasks.stopped else now + CHECK_S
 
     def _listening(self) -> set[str]:
         return {entry.task for entry in self.tasks.history.select(Listening)}
@@ -229,7 +228,7 @@ class StallWatch:
     def start(self, now: float) -> None:
         """Watch from now on, if the policy asks for it."""
         if self.tasks.policy.stall_timeout_s is not None:
-            self._plan(now)
+            self.tasks.deadlines[self._check] = self._next_check(now)
 
     def note(self, message: Message, now: float) -> None:
         """Take note of a message about a present attempt: a sign of life ends a suspicion."""
@@ -270,12 +269,12 @@ class StallWatch:
             return self.last_sign + timeout_s
         return self._suspected_at + CPU_S if self._before is None else self._last_check + POLL_S
 
-    def _plan(self, now: float) -> None:
-        self.tasks.deadlines[self._check] = now + max(POLL_S, min(CHECK_S, self._deadline - now))
+    def _next_check(self, now: float) -> float:
+        return now + max(POLL_S, min(CHECK_S, self._deadline - now))
 
-    def _check(self, now: float) -> None:
+    def _check(self, now: float) -> float | None:
         if self.tasks.stopped:
-            return
+            return None
         if not self.tasks.leaders:  # they wait for their start
             self.restart(now)
         if PAUSE_S < now - self._last_check < math.inf:
@@ -284,7 +283,7 @@ class StallWatch:
         self._last_check = now
         if due:
             self._look(now)
-        self._plan(now)
+        return self._next_check(now)
 
     def _look(self, now: float) -> None:
         if self._suspected_at is None:

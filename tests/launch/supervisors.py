@@ -8,11 +8,16 @@ from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy
-from tfdist.launch.supervision.restarts import AttemptLog
+from tfdist.launch.supervision.attempts import AttemptLog
 from tfdist.launch.supervision.supervise import Supervisor
 from tfdist.launch.supervision.task_group import TaskGroup
 
 from .jobs import roles
+
+
+def same_tasks(tasks, saved):
+    """The next attempt of the same job on the same agents."""
+    return tasks.again(tasks.job, tasks.channels), ""
 
 
 class FakeChannel:
@@ -31,15 +36,21 @@ class FakeChannel:
         return [(message.task, message.attempt) for message in self.sent if isinstance(message, Start)]
 
 
-def supervisor_of(counts, *, ports=False, **policy):
+def supervisor_of(counts, *, ports=False, next_tasks=same_tasks, **policy):
     """A supervisor of tasks that run, and the channel to the host of all of them."""
     job = plan_job(Shape(roles(**counts), True), Program(("true",), {}, "/"), local_machines(Machine((0,), ())))
     job = job.with_ports({plan.task.name: 5000 + at for at, plan in enumerate(job.plans)}) if ports else job
     channel = FakeChannel()
-    names = [plan.task.name for plan in job.plans]
-    group = TaskGroup(job, dict.fromkeys(names, channel), Policy(**policy), running=set(names))
-    supervisor = Supervisor(group, Inbox(), log_of(names))
-    return supervisor, channel
+    group = running_tasks(job, channel, Policy(**policy))
+    return Supervisor(group, Inbox(), log_of(group.channels), next_tasks), channel
+
+
+def running_tasks(job, channel, policy, announce=lambda _: None):
+    """The tasks of a job after the request to start them, which is no longer among what the channel was sent."""
+    group = TaskGroup(job, dict.fromkeys((plan.task.name for plan in job.plans), channel), policy, announce=announce)
+    group.start(group.channels)
+    channel.sent.clear()
+    return group
 
 
 def log_of(tasks):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.launch.supervisors import same_tasks
 from tfdist.launch.agents.inbox import AgentLost, Arrival, HostReady, Inbox, Interrupted, NextTurn, Note
 from tfdist.launch.agents.messages import (
     DumpStacks,
@@ -28,12 +29,11 @@ from tfdist.launch.agents.messages import (
     Stuck,
     Terminated,
 )
-from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine
 from tfdist.launch.policy import Policy
-from tfdist.launch.supervision.restarts import AttemptLog, decide
+from tfdist.launch.supervision.attempts import AttemptLog
 from tfdist.launch.supervision.supervise import Supervisor
 from tfdist.launch.supervision.task_group import TaskGroup
 
@@ -133,12 +133,9 @@ class Simulation:
         self.job = job.with_ports({plan.task.name: 5000 + at for at, plan in enumerate(job.plans)})
         self.policy, self.now = policy, time.monotonic()
         self.agents = {host: Agent(host) for host in HOSTS}
-        names = [plan.task.name for plan in job.plans]
-        log = AttemptLog()
         channels = {plan.task.name: self.agents[plan.host] for plan in job.plans}
         group = TaskGroup(self.job, channels, policy)
-        group.attempts = dict.fromkeys(names, log.open(names, time.time()))
-        self.supervisor = Supervisor(group, Inbox(), log)
+        self.supervisor = Supervisor(group, Inbox(), AttemptLog(), same_tasks)
         self.supervisor.start(self.now)
 
     def pass_time(self, seconds):
@@ -183,12 +180,15 @@ def test_any_order_of_messages_leads_to_an_outcome(strategy, data, policy):
     run = Simulation(ROLES[strategy], policy)
     tasks = [plan.task.name for plan in run.job.plans]
     steps = st.lists(st.tuples(messages(tasks), st.sampled_from((0.0, 0.0, 0.5, 3.0, 30.0))), max_size=25)
+    ended = None
     for (host, message), seconds in data.draw(steps):
-        if not run.supervisor.active:
+        if not run.supervisor.active and (ended := run.supervisor.restart(run.now)) is not None:
             break
         run.pass_time(seconds)
         run.deliver(host, message)
-    assert run.end(), run.supervisor.tasks
-    outcome = diagnose(run.supervisor.history, run.job)
+    while ended is None:
+        assert run.end(), run.supervisor.tasks
+        ended = run.supervisor.restart(run.now)
+    outcome = run.supervisor.completed(ended)
     assert outcome.exit_code == 0 or outcome.reason
-    decide(outcome, run.job, policy, run.supervisor.log.closed(time.time(), outcome.reason, outcome.culprit, 1))
+    assert len(outcome.attempts) <= 1 + policy.max_restarts

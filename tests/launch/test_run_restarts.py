@@ -122,7 +122,7 @@ def test_a_killed_worker_is_reported_within_3_s_with_the_default_settings(tmp_pa
 
 @pytest.mark.parametrize("max_restarts", [0, 1])
 def test_a_task_that_a_signal_has_stopped_counts_as_failed(tmp_path, max_restarts, monkeypatch, survivors):
-    monkeypatch.setattr("tfdist.launch.supervision.watches.CHECK_S", 0.1)
+    monkeypatch.setattr("tfdist.launch.supervision.watches.FREEZE_CHECK_S", 0.1)
     monkeypatch.setattr("tfdist.launch.supervision.watches.FROZEN_S", 0.3)
     code = PREPARE + (
         "if attempt: sys.exit()\nif task == 'worker-1': os.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(600)\n"

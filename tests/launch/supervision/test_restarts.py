@@ -2,89 +2,27 @@
 
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
-from tests.launch.supervisors import FakeChannel, exited, supervisor_of
+from tests.launch.supervisors import FakeChannel, exited, same_tasks, supervisor_of
 from tfdist.launch.agents.inbox import AgentLost, Interrupted, Restarting
 from tfdist.launch.agents.messages import Event, NotStarted, Output, Started, Stop
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Program, RoleShape, Shape, plan_job
 from tfdist.launch.machine import Machine, local_machines
 from tfdist.launch.policy import Policy, RestartOn
 from tfdist.launch.supervision.restarts import (
-    AttemptLog,
     Restart,
     announcement,
     decide,
     delay_s,
     tasks_to_restart,
-    with_earlier_checkpoint,
 )
-
-SAVES = Policy(saves_on_signal=True)
-FROM_AGENT = Interrupted(signal.SIGTERM, of_agent=True)
-
-
-def interrupted(number, **values):
-    """A job that this signal has ended."""
-    reason = f"interrupted by {signal.Signals(number).name}"
-    return Outcome(Status.INTERRUPTED, 128 + number, reason, **{"signal": number, **values})
-
-
-def changed(outcome, policy=SAVES, saved_step=7, received=()):
-    """Exit code and reason of the outcome."""
-    after = with_earlier_checkpoint(outcome, policy, saved_step, received)
-    return after.exit_code, after.reason
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
-def test_a_preemption_without_a_save_asks_for_a_restart_from_the_checkpoint_before(number):
-    outcome = interrupted(number)
-    for received in ([], [Interrupted(number)]):
-        assert changed(outcome, received=received) == (42, f"{outcome.reason}: step 7 was saved before")
-
-
-def test_a_signal_before_a_restart_is_in_the_reason_behind_the_failure():
-    failed = Outcome(
-        Status.INTERRUPTED,
-        138,
-        "worker-1 exited with code 3",
-        signal=10,
-        not_restarted="interrupted before the restart",
-    )
-    assert changed(failed) == (
-        42,
-        "worker-1 exited with code 3; interrupted by SIGUSR1: step 7 was saved before",
-    )
-
-
-@pytest.mark.parametrize(
-    ("outcome", "values"),
-    [
-        (interrupted(signal.SIGTERM), {"saved_step": 0}),
-        (interrupted(signal.SIGTERM), {"policy": Policy()}),
-        (interrupted(signal.SIGINT), {}),
-        (interrupted(signal.SIGHUP), {}),
-        (interrupted(signal.SIGTERM), {"received": [Interrupted(signal.SIGTERM), Interrupted(signal.SIGTERM)]}),
-        (interrupted(signal.SIGTERM), {"received": [FROM_AGENT, Interrupted(signal.SIGINT)]}),
-        (interrupted(signal.SIGTERM), {"received": [FROM_AGENT, *[Interrupted(signal.SIGTERM)] * 2]}),
-        (Outcome(Status.INTERRUPTED, 42, "interrupted by SIGTERM: saved step 9", signal=signal.SIGTERM), {}),
-        (Outcome(Status.FAILED, 3, "worker-1 exited with code 3"), {}),
-        (Outcome(Status.OK, 0, ""), {}),
-    ],
-)
-def test_any_other_end_is_unchanged(outcome, values):
-    assert changed(outcome, **values) == (outcome.exit_code, outcome.reason)
-
-
-def test_a_schedulers_signal_that_an_agent_receives_first_counts_once():
-    outcome = interrupted(signal.SIGTERM)
-    received = [FROM_AGENT, Interrupted(signal.SIGTERM)]
-    assert changed(outcome, received=received) == (42, "interrupted by SIGTERM: step 7 was saved before")
-
 
 JOB = {"chief": 1, "worker": 2, "ps": 2}
 PEER = "UnavailableError: Additional GRPC error information from remote target /job:ps/replica:0/task:0\n"
@@ -287,44 +225,100 @@ def test_a_task_that_could_not_be_started_does_not_delay_its_restart():
     assert channel.starts() == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]
 
 
-def event(time, name, step, task="worker-0"):
-    return Event(task, time, {"event": name, "step": step, "examples": 32 * step})
+def all_ended(next_tasks=same_tasks, **policy):
+    """A supervisor of two workers of which one was killed, and the other one stopped then."""
+    supervisor, channel, announced = supervised({"worker": 2}, next_tasks=next_tasks, **policy)
+    supervisor.handle(Event("worker-0", time.time(), {"event": "record", "record": {"images": 1}}))
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor, 0.6)
+    assert (channel.stops(), channel.starts()) == ([Stop(("worker-0",), 2.0)], [])
+    supervisor.handle(ended("worker-0", -15))
+    assert not supervisor.active
+    return supervisor, channel, announced
 
 
-def test_an_attempt_keeps_its_first_and_last_step():
-    log = AttemptLog()
-    assert log.open(["worker-0"], 1.0) == 0
-    for message in (event(2.0, "step", 10), event(3.0, "step", 20), event(3.1, "step", 19, "worker-1")):
-        log.update(message)
-    (attempt,) = log.closed(4.0, "worker-0 failed", "worker-0", 1)
-    assert (attempt.first_step, attempt.last_step, attempt.ended, attempt.exit_code) == (2.0, 20, 4.0, 1)
-    assert log.attempts[0].ended is None
+def test_once_all_tasks_have_ended_all_are_started_again_and_nothing_is_known_about_the_attempt_before():
+    supervisor, channel, announced = all_ended()
+    assert supervisor.restart(time.monotonic()) is None
+    assert [(type(message), message.attempt, message.tasks, message.whole) for message in announced[1:]] == [
+        (Restarting, 1, ("worker-0", "worker-1"), True)
+    ]
+    assert announced[1].reason == "worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: all tasks"
+    assert (supervisor.history.entries, supervisor.records, supervisor.tasks.stopped) == ([], {}, False)
+    run_due(supervisor)
+    assert channel.starts() == [("worker-0", 1), ("worker-1", 1)]
+    first, second = supervisor.log.attempts
+    assert (first.culprit, first.exit_code, second.tasks, second.ended) == (
+        "worker-1", 137, ("worker-0", "worker-1"), None,
+    )  # fmt: skip
 
 
-def test_the_next_attempt_continues_from_the_last_checkpoint():
-    log = AttemptLog()
-    log.open(["worker-0"], 1.0)
-    log.update(event(2.0, "checkpoint", 50))
-    assert log.saved.step == 50
-    log.attempts = log.closed(3.0, "worker-0 failed", "worker-0", 1)
-    assert log.open(["worker-0"], 4.0, "2 workers instead of 3") == 1
-    log.update(event(5.0, "resumed", 50))
-    assert (log.attempts[1].resumed_from, log.attempts[1].note) == (50, "2 workers instead of 3")
+def test_a_restart_of_all_tasks_may_be_that_of_another_job():
+    def on_one_worker(tasks, saved):
+        job = replace(tasks.job, plans=tasks.job.plans[:1])
+        return tasks.again(job, {"worker-0": tasks.channels["worker-0"]}), f"1 worker from step {saved.step}"
+
+    supervisor, channel, announced = all_ended(on_one_worker)
+    assert supervisor.restart(time.monotonic()) is None
+    assert announced[-1].reason.endswith("; 1 worker from step 0")
+    assert (announced[-1].tasks, announced[-1].hosts) == (("worker-0",), ("localhost",))
+    assert supervisor.log.attempts[-1].note == "1 worker from step 0"
+    run_due(supervisor)
+    assert channel.starts() == [("worker-0", 1)]
+    supervisor.handle(ended("worker-0", 0, attempt=1))
+    outcome = supervisor.restart(time.monotonic())
+    assert (outcome.status, len(outcome.attempts)) == (Status.OK, 2)
 
 
-def test_steps_of_tasks_that_continue_are_not_the_first_step_of_a_restart():
-    log = AttemptLog()
-    log.open(["chief-0", "worker-0"], 1.0)
-    log.open(["worker-0"], 2.0)
-    log.update(event(3.0, "step", 30, "chief-0"))
-    assert (log.attempts[1].first_step, log.attempts[1].last_step) == (None, 30)
+def test_the_time_limit_is_that_of_the_run_and_not_of_an_attempt():
+    supervisor, channel, _ = all_ended(timeout_s=50.0)
+    supervisor.timeout_at = at = time.monotonic() + 50.0
+    supervisor.restart(time.monotonic())
+    supervisor.deadlines.run_due(at - 0.1)
+    assert len(channel.stops()) == 1
+    supervisor.deadlines.run_due(at)
+    assert [stop.tasks for stop in channel.stops()[1:]] == [("worker-0", "worker-1")]
 
 
-def test_events_without_a_number_are_ignored():
-    log = AttemptLog()
-    log.open(["worker-0"], 1.0)
-    log.update(event(3.0, "step", "many"))
-    assert log.attempts[0].last_step is None
+def test_a_job_that_cannot_be_planned_again_ends_with_the_reason():
+    def on_no_host(tasks, saved):
+        raise TfdistError("h2 is lost, and https://user:pw@host/ is needed", 69)
+
+    supervisor, channel, announced = all_ended(on_no_host)
+    outcome = supervisor.restart(time.monotonic())
+    assert (outcome.status, outcome.exit_code, outcome.reason) == (
+        Status.FAILED, 137, "worker-1 was killed by SIGKILL (not by tfdist)",
+    )  # fmt: skip
+    assert outcome.not_restarted == "h2 is lost, and https://user:***@host/ is needed"
+    assert (channel.starts(), len(outcome.attempts)) == ([], 1)
+    assert not any(isinstance(message, Restarting) for message in announced)
+
+
+def test_a_signal_while_the_tasks_are_stopped_prevents_the_restart():
+    supervisor, _, _ = all_ended()
+    supervisor.handle(Interrupted(signal.SIGINT))
+    outcome = supervisor.restart(time.monotonic())
+    assert (outcome.status, outcome.exit_code, outcome.signal) == (Status.INTERRUPTED, 130, signal.SIGINT)
+    assert outcome.not_restarted == "interrupted before the restart"
+
+
+def test_a_task_that_ends_slowly_before_its_restart_is_not_one_that_was_not_started_in_time():
+    supervisor, channel, _ = supervised(start_timeout_s=5.0)
+    for task in ("chief-0", "worker-0", "worker-1", "ps-1"):
+        supervisor.handle(Started(task, 1, time.time()))
+    supervisor.handle(ended("ps-0", -9))
+    run_due(supervisor, 0.6)
+    assert channel.stops() == [Stop(("chief-0", "ps-1"), 2.0)]
+    supervisor.handle(ended("worker-1", -9))
+    run_due(supervisor, 2.0)
+    assert channel.starts() == [("worker-1", 2)]
+    supervisor.handle(Started("worker-1", 2, time.time(), attempt=2))
+    run_due(supervisor, 9.0)
+    assert len(channel.stops()) == 1
+    for task in ("chief-0", "ps-1"):
+        supervisor.handle(ended(task, -9))
+    run_due(supervisor, 9.0)
+    assert channel.starts()[1:] == [("chief-0", 1), ("ps-0", 1), ("ps-1", 1)]
 
 
 MULTI_WORKER = {"worker": RoleShape(3, restarts=("worker",))}

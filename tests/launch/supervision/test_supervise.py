@@ -19,6 +19,7 @@ from tfdist.launch.agents.messages import (
     NotStarted,
     Output,
     Release,
+    Started,
     Stop,
     Terminated,
 )
@@ -108,7 +109,7 @@ def test_a_second_lost_host_is_waited_for():
     supervisor, _ = supervisor_of({"worker": 3}, lost_grace_s=2.0)
     hosts = [Host(f"h{index}") for index in range(3)]
     plans = tuple(replace(plan, host=host) for plan, host in zip(supervisor.job.plans, hosts, strict=True))
-    supervisor.job = replace(supervisor.job, plans=plans)
+    supervisor.tasks.job = replace(supervisor.job, plans=plans)
     channels = {f"worker-{index}": FakeChannel(host) for index, host in enumerate(hosts)}
     supervisor.tasks.channels = channels
     now = time.monotonic()
@@ -123,7 +124,7 @@ def test_a_second_lost_host_is_waited_for():
 
 def test_messages_about_attempts_that_never_were_are_refused():
     supervisor, channel = supervisor_of({"worker": 1})
-    supervisor.tasks.attempts["worker-0"] = 1
+    supervisor.tasks.renew(["worker-0"], 1)
     outputs = {attempt: Output("worker-0", "stdout", "x", attempt=attempt) for attempt in (-1, 0, 1, 2)}
     arrivals = {attempt: Arrival(channel.host, output, 0.0, 0) for attempt, output in outputs.items()}
     assert [attempt for attempt in outputs if supervisor.accepts(arrivals[attempt])] == [0, 1]
@@ -258,7 +259,8 @@ def test_ctrl_c_after_a_signal_that_an_agent_has_received_kills():
 
 def test_tasks_save_as_long_as_the_scheduler_waits():
     supervisor, channel = supervisor_of({"worker": 2}, kill_wait_s=60.0, saves_on_signal=True)
-    supervisor.tasks.started |= {"worker-0", "worker-1"}
+    for task in ("worker-0", "worker-1"):
+        supervisor.handle(Started(task, 1, time.time()))
     supervisor.handle(Terminated())
     assert channel.stops() == [Stop(("worker-0",), 55.0, True)]
 
@@ -401,7 +403,9 @@ def test_a_display_can_count_seconds_while_no_message_arrives(tmp_path):
 
 def test_messages_of_an_earlier_attempt_change_nothing():
     supervisor, channel = supervisor_of({"worker": 2})
-    supervisor.tasks.attempts = {"worker-1": 1}
+    supervisor.tasks.renew(["worker-1"], 1)
+    supervisor.tasks.start(["worker-1"])
+    channel.sent.clear()
     supervisor.handle(Event("worker-0", 0.0, {"event": "barrier"}))
     supervisor.handle(Event("worker-1", 0.0, {"event": "barrier"}))
     supervisor.handle(exited("worker-1", 1))

@@ -1,10 +1,10 @@
-import math
 from dataclasses import replace
 
 import pytest
 
 from tests.launch.jobs import python_job, roles
-from tests.launch.supervisors import FakeChannel, supervisor_of
+from tests.launch.supervisors import FakeChannel, log_of, running_tasks, same_tasks, supervisor_of
+from tfdist.launch.agents.inbox import Inbox
 from tfdist.launch.agents.messages import DumpStacks, Event, Exited, Inspect, Listening, Output, StacksDumped, Started
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.history import ProcessState, Stall
@@ -12,7 +12,6 @@ from tfdist.launch.job import Program, Shape, plan_job
 from tfdist.launch.machine import local_machines
 from tfdist.launch.policy import Policy
 from tfdist.launch.supervision.supervise import Supervisor
-from tfdist.launch.supervision.task_group import Deadlines, TaskGroup
 from tfdist.launch.supervision.watches import EVIDENCE_S, FREEZE_CHECK_S, LISTEN_S, FrozenWatch, StallWatch
 
 
@@ -62,40 +61,6 @@ def test_a_job_without_a_cluster_is_left_alone():
     assert failed_after("T" * 9, ports=False) == []
 
 
-def test_due_actions_run_once_in_the_order_of_their_times():
-    deadlines, done = Deadlines(), []
-    actions = {name: (lambda now, name=name: done.append((name, now))) for name in "abc"}
-    for name, at in {"a": 3.0, "b": 1.0, "c": 9.0}.items():
-        deadlines[actions[name]] = at
-    deadlines.run_due(3.0)
-    deadlines.run_due(4.0)
-    assert done == [("b", 3.0), ("a", 3.0)]
-    assert deadlines.next() == 9.0
-
-
-def test_an_action_can_cancel_and_postpone_others():
-    deadlines, done = Deadlines(), []
-
-    def later(now):
-        done.append(now)
-
-    def never(now):
-        raise AssertionError
-
-    def first(_):
-        deadlines.cancel(never)
-        deadlines[later] = 5.0
-
-    for action in (first, never, later):
-        deadlines[action] = 1.0
-    deadlines.run_due(1.0)
-    assert done == []
-    assert (deadlines.get(later), deadlines.get(never)) == (5.0, None)
-    deadlines.run_due(5.0)
-    assert done == [5.0]
-    assert deadlines.next() == math.inf
-
-
 TIME = 1_800_000_000.0
 
 
@@ -106,11 +71,9 @@ class Stalling:
         job = python_job("", counts or {"worker": 2})
         plans = (replace(plan, program=replace(plan.program, reports_steps=reports_steps)) for plan in job.plans)
         job = replace(job, plans=tuple(plans), led_elsewhere=led_elsewhere)
-        names = [plan.task.name for plan in job.plans]
         self.channel, self.said = FakeChannel(), []
         policy = Policy(stall_timeout_s=timeout_s)
-        self.tasks = TaskGroup(job, dict.fromkeys(names, self.channel), policy, running=set(names))
-        self.tasks.announce = lambda note: self.said.append(note.text)
+        self.tasks = running_tasks(job, self.channel, policy, lambda note: self.said.append(note.text))
         self.watch = StallWatch(self.tasks, lambda stall, now: self.said.append((stall, now)), took_steps, 0.0)
         self.watch.start(0.0)
 
@@ -290,7 +253,7 @@ def test_after_a_pause_of_the_launcher_the_time_starts_again():
 
 def test_tasks_that_wait_for_their_start_are_not_watched():
     job = Stalling(reports_steps=True)
-    job.tasks.running.clear()
+    job.tasks.lose(job.tasks.running)
     assert job.until(1000.0) == []
 
 
@@ -309,16 +272,10 @@ def notes_about(source, folder, *, listens=(), has_cluster=True):
     program = Program(("-u", "train.py"), {}, str(folder), python=True)
     job = plan_job(Shape(roles(worker=2), has_cluster), program, local_machines())
     names = [plan.task.name for plan in job.plans]
-    supervisor, channel = supervisor_of({"worker": 2})
+    job = job.with_ports(dict.fromkeys(names, 5000)) if has_cluster else job
     notes = []
-    group = TaskGroup(
-        job.with_ports(dict.fromkeys(names, 5000)) if has_cluster else job,
-        dict.fromkeys(names, channel),
-        Policy(),
-        announce=notes.append,
-        running=set(names),
-    )
-    supervisor = Supervisor(group, supervisor.inbox, supervisor.log)
+    group = running_tasks(job, FakeChannel(), Policy(), notes.append)
+    supervisor = Supervisor(group, Inbox(), log_of(names), same_tasks)
     for name in names:
         supervisor.handle(Started(name, 7, 1.0), 100.0)
     for name in listens:
