@@ -1,6 +1,7 @@
 """Runs a planned job, and keeps what it was started with and how it ended."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tfdist.jobs.checkpoint_source import SavedSpec
@@ -11,8 +12,9 @@ from tfdist.launch.agents.inbox import Message, Note, OnMessage
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.console.lines import PrefixedLines
 from tfdist.launch.diagnosis.history import Outcome, Status
-from tfdist.launch.errors import TfdistError
-from tfdist.launch.inherit.rendezvous import meet
+from tfdist.launch.errors import SIGNALS, TfdistError
+from tfdist.launch.inherit.leader import Rendezvous
+from tfdist.launch.inherit.rendezvous import TELL_S, meet
 from tfdist.launch.json_files import dumps
 from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_arguments, safe_text
@@ -59,6 +61,32 @@ def policy_of(policy: Policy, planned: Planned, metrics: MetricsOptions) -> Poli
     return replace(policy, inspect_s=INSPECT_S) if metrics.wanted else policy
 
 
+@dataclass
+class Barrier:
+    """Where the tasks of an inherited cluster, which have launchers of their own, wait for each other."""
+
+    rendezvous: Rendezvous | None
+    """None: this job starts at once."""
+    run: Run
+    reached: bool = False
+
+    def wait(self) -> None:
+        """Return when all tasks can start.
+
+        Raises:
+            TfdistError: they cannot.
+        """
+        self.reached = True
+        if self.rendezvous is not None:
+            meet(self.rendezvous, self.run.policy.start_timeout_s, self.run.note)
+
+    def give_up(self, error: TfdistError) -> None:
+        """Tell the other tasks why this one does not start, unless they have met, or a signal came: it may come yet."""
+        if self.rendezvous is not None and not self.reached and error.exit_code < SIGNALS:
+            with suppress(TfdistError):
+                meet(self.rendezvous, TELL_S, self.run.note, problem=error)
+
+
 def run_planned(planned: Planned, run: Run) -> tuple[Outcome, Record | None]:
     """Run the job to its end; returns its outcome, and the record of the built-in training.
 
@@ -69,16 +97,17 @@ def run_planned(planned: Planned, run: Run) -> tuple[Outcome, Record | None]:
         saved = SavedSpec(planned.spec, tuple(redact_arguments(planned.request.command)), planned.checkpointing)
         writer.save(run.run_dir.launcher, this_launcher().to_json())
         writer.save(run.run_dir.spec, saved.to_json())
+        barrier = Barrier(planned.rendezvous, run)
         try:
             with published(run.metrics, planned.job, writer, run.note) as publish:
-                if planned.rendezvous is not None:  # other launchers start the other tasks
-                    meet(planned.rendezvous, run.policy.start_timeout_s, run.note)
                 listeners = {"console": run.console.handle, "metrics": publish}
-                result = (_run_program if planned.request.own else _run_training)(planned, run, writer, listeners)
+                start = _run_program if planned.request.own else _run_training
+                result = start(planned, run, writer, listeners, barrier.wait)
         except TfdistError as error:
-            status = RunState.INTERRUPTED if error.exit_code > 128 else RunState.REFUSED
+            status = RunState.INTERRUPTED if error.exit_code > SIGNALS else RunState.REFUSED
             ending = {"status": str(status), "exit_code": error.exit_code, "reason": safe_text(str(error))}
             writer.save_outcome({"format": 1, **ending})
+            barrier.give_up(error)
             raise
         if planned.spec.log_device_placement:
             run.note(save_placement(writer))
@@ -86,12 +115,20 @@ def run_planned(planned: Planned, run: Run) -> tuple[Outcome, Record | None]:
 
 
 def _run_training(
-    planned: Planned, run: Run, writer: RunWriter, listeners: Mapping[str, OnMessage]
+    planned: Planned, run: Run, writer: RunWriter, listeners: Mapping[str, OnMessage], before_start: Callable[[], None]
 ) -> tuple[Outcome, Record]:
     """Run the built-in training. Keeps the record that it returns."""
     arm = str(planned.spec.strategy)
     outcome, record = run_training(
-        planned.job, planned.spec, writer, run.policy, listeners, fleet=run.fleet, hosts=run.hosts, arm=arm
+        planned.job,
+        planned.spec,
+        writer,
+        run.policy,
+        listeners,
+        fleet=run.fleet,
+        arm=arm,
+        hosts=run.hosts,
+        before_start=before_start,
     )
     writer.save_text(run.run_dir.records, dumps(record.to_json()) + "\n")
     if outcome.status is Status.OK and record.status is not RecordStatus.OK:
@@ -101,7 +138,7 @@ def _run_training(
 
 
 def _run_program(
-    planned: Planned, run: Run, writer: RunWriter, listeners: Mapping[str, OnMessage]
+    planned: Planned, run: Run, writer: RunWriter, listeners: Mapping[str, OnMessage], before_start: Callable[[], None]
 ) -> tuple[Outcome, None]:
     """Run the user's own program. Warns once it is known not to train under its strategy."""
     facts = StrategyFacts()
@@ -116,7 +153,9 @@ def _run_program(
                 run.note(f"warning: {sentence}")
 
     listeners = {**listeners, "strategy check": check}
-    outcome = launch(planned.job, writer, run.policy, listeners, fleet=run.fleet, hosts=run.hosts)
+    outcome = launch(
+        planned.job, writer, run.policy, listeners, fleet=run.fleet, hosts=run.hosts, before_start=before_start
+    )
     last = planned if run.hosts is None else run.hosts.current
     if outcome.status is Status.OK and any(exit.cpu_s > IMPORT_CPU_S for exit in outcome.exits.values()):
         outcome = replace(outcome, warnings=(*outcome.warnings, *facts.warnings(last.spec, last.job)))

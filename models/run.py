@@ -1,7 +1,7 @@
 """Runs one training and builds the Record of its measurements. No TensorFlow."""
 
 import subprocess
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -54,8 +54,9 @@ def run_training(
     arm: str,
     paced: bool = False,
     hosts: TrainingHosts | None = None,
+    before_start: Callable[[], None] = lambda: None,
 ) -> tuple[Outcome, Record]:
-    """Run the planned training of `spec`, by default with a fleet of its own. The last two arguments as for `launch`.
+    """Run the planned training of `spec`, by default with a fleet of its own. The last arguments are as for `launch`.
 
     Raises:
         TfdistError: no process was started.
@@ -70,7 +71,17 @@ def run_training(
         "evaluations": lambda message: evaluations.extend(evaluations_in(message)),
         **listeners,
     }
-    outcome = launch(job, writer, policy, listeners, fleet=fleet, needs_tensorflow=trains, paced=paced, hosts=hosts)
+    outcome = launch(
+        job,
+        writer,
+        policy,
+        listeners,
+        fleet=fleet,
+        needs_tensorflow=trains,
+        paced=paced,
+        hosts=hosts,
+        before_start=before_start,
+    )
     if hosts is not None:
         job, spec = hosts.planned
     record = record_of(outcome, spec, job.leading, arm=arm, started=started, with_windows=not paced)

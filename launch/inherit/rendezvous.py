@@ -42,6 +42,8 @@ DIAL_S = 2.0
 """Time limit of a connection to the leader."""
 TICK_S = 0.5
 """Interval of the checks whether to give up."""
+TELL_S = 10.0
+"""Time in which a task that cannot start tells the others why."""
 SILENCE_S = 10.0
 """Time without a message from the leader, which sends one every 2 s, until it is connected again."""
 
@@ -72,21 +74,26 @@ class NameSearch(Thread):
                 self._stop_search.wait(RETRY_S)
 
 
-def meet(rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None]) -> None:
+def meet(
+    rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None], problem: TfdistError | None = None
+) -> None:
     """Return when all tasks of the cluster have reported; at once if there is nothing to wait for.
 
     Args:
         rendezvous: the tasks.
         timeout_s: seconds from now.
         report: gets a line about what is missing every few seconds.
+        problem: why this task cannot start. The others are told, if they come within `TELL_S`; then it is raised.
 
     Raises:
-        TfdistError: the port of this task is in use (exit code 2), tasks are missing after `timeout_s` (75), or a
-            signal came (128 and its number).
+        TfdistError: the port of this task is in use (exit code 2), tasks are missing after `timeout_s` (75), a signal
+            came (128 and its number), or `problem`.
     """
     if not rendezvous.peers or rendezvous.task.role == "evaluator":  # nothing connects to it, and it to nothing
+        if problem is not None:
+            raise problem
         return
-    wait = _Wait(timeout_s, report)
+    wait = _Wait(timeout_s, report, problem)
     stop = Event()
     leads = rendezvous.task == rendezvous.leader
     names = NameSearch({name: split(address)[0] for name, address in rendezvous.peers.items()}, stop)
@@ -114,21 +121,28 @@ class _Wait:
 
     timeout_s: float
     report: Callable[[str], None]
+    problem: TfdistError | None = None
     signals: SimpleQueue[Interrupted] = field(default_factory=SimpleQueue)
     missing: str = "the other tasks"
     started_at: float = field(default_factory=time.monotonic)
     reported_at: float = field(default_factory=time.monotonic)
 
-    def check(self, missing: str) -> None:
+    def check(self, missing: str, *, heard: bool = False) -> None:
         """Note what is missing (empty: unchanged), and report it every `REPORT_S`.
 
+        Args:
+            missing: a text.
+            heard: whoever should hear of a problem hears it now.
+
         Raises:
-            TfdistError: a signal came, or the time is over.
+            TfdistError: a signal came, the time is over, or this task cannot start.
         """
         self.missing = missing or self.missing
         now = time.monotonic()
         if not self.signals.empty():
             raise TfdistError("interrupted before any task was started", SIGNALS + self.signals.get().signal)
+        if self.problem is not None and (heard or now - self.started_at >= TELL_S):
+            raise self.problem
         if now - self.started_at >= self.timeout_s:
             raise TfdistError(
                 f"still missing after --start-timeout {self.timeout_s:g} s: {self.missing}; look at the logs there, or "
@@ -143,7 +157,10 @@ class _Wait:
 def _lead(gathering: Gathering, names: NameSearch, wait: _Wait) -> None:
     """Gather the peers. They are told why nothing starts, unless a signal came: another process may take the place."""
     try:
-        gathering.run(lambda: not names.missing, lambda tasks: wait.check(shortened(tasks) or _missing(names)))
+        gathering.run(
+            lambda: not names.missing and wait.problem is None,
+            lambda tasks: wait.check(shortened(tasks) or _missing(names), heard=not tasks),
+        )
     except TfdistError as error:
         if error.exit_code < SIGNALS:
             gathering.fail(str(error))
@@ -193,7 +210,7 @@ def _wait_at_leader(connection: socket.socket, rendezvous: Rendezvous, wait: _Wa
             elif "failed" in message:
                 raise TfdistError(given_up(message), ExitCode.START_TIMEOUT)
             else:
-                wait.check(one_line(safe_text(message.get("missing", ""))) or leader)
+                wait.check(one_line(safe_text(message.get("missing", ""))) or leader, heard=True)
     except TfdistError as error:
         if error.exit_code < SIGNALS:
             with suppress(OSError):

@@ -1,7 +1,7 @@
 """Run the tasks of a job on connected hosts, from preflight to outcome."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
@@ -37,6 +37,7 @@ def launch(
     needs_tensorflow: bool = False,
     paced: bool = False,
     hosts: HostChoice | None = None,
+    before_start: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run a job to its end. No process is left over, whatever happens.
 
@@ -49,6 +50,7 @@ def launch(
         needs_tensorflow: refuse hosts without TensorFlow.
         paced: open the barrier only for each `NextTurn` in the inbox of `fleet`; `policy.timeout_s` limits each turn.
         hosts: plans a restart of all tasks on the hosts that answer; None: the same job on the same hosts.
+        before_start: called once the hosts are checked; nothing is started if it raises a TfdistError.
 
     Raises:
         TfdistError: an agent could not be started or the preflight failed; no task was started.
@@ -64,6 +66,7 @@ def launch(
         rejoin = Rejoin(fleet, choice.wanted)
         planner = AttemptPlanner(fleet, writer, policy, handlers, needs_tensorflow, choice, rejoin)
         tasks = planner.first_tasks(job)
+        before_start()
         supervisor = Supervisor(tasks, fleet.inbox, AttemptLog(), planner.next_tasks, paced)
         started = time.monotonic()
         with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.tasks.running)), closing(rejoin):

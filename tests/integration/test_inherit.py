@@ -108,12 +108,29 @@ def test_no_task_starts_if_one_cannot_publish_its_figures(launchers, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as used:
         metrics = ("--metrics", f"127.0.0.1:{used.getsockname()[1]}")
         first = two.start("worker", 0, *metrics, "--", "touch", "started")
-        second = two.start("worker", 1, "--start-timeout", "5", "--", "touch", "started")
+        second = two.start("worker", 1, "--", "touch", "started")
         code, out = ended(first)
         assert code == 2, out
         assert "Address already in use; choose another address" in out
         code, out = ended(second)
     assert code == 75, out
+    assert "choose another address (says worker-0)" in out
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_the_checks_before_the_start_find_is_told_to_all_tasks(index, launchers, tmp_path):
+    two = launchers(worker=2)
+    (tmp_path / "file").touch()
+    folder = ("--checkpoint-dir", str(tmp_path / "file" / "ck"))
+    refused = two.start("worker", index, *folder, "--", "touch", "started")
+    waits = two.start("worker", 1 - index, "--", "touch", "started")
+    code, reason = ended(refused)
+    assert code == 2, reason
+    assert "Not a directory" in reason
+    code, out = ended(waits)
+    assert code == 75, out
+    assert f"(says worker-{index})" in out
     assert not (tmp_path / "started").exists()
 
 

@@ -133,7 +133,14 @@ def launch_heard(folder: Path, port: int) -> Callable[..., Outcome]:
     """`launch`, with every listener."""
 
     def launched(
-        job: Job, writer: RunWriter, policy: Policy, listeners: Mapping[str, OnMessage], *, fleet: Fleet, hosts: None
+        job: Job,
+        writer: RunWriter,
+        policy: Policy,
+        listeners: Mapping[str, OnMessage],
+        *,
+        fleet: Fleet,
+        hosts: None,
+        before_start: Callable[[], None],
     ) -> Outcome:
         with ExitStack() as stack:
             screens = [stack.enter_context(terminal(folder / f"terminal-{number}")) for number in range(3)]
@@ -151,7 +158,7 @@ def launch_heard(folder: Path, port: int) -> Callable[..., Outcome]:
                 "watch": straggler_watch(),
                 "scrape": scrapes(port),
             }
-            return launch(job, writer, policy, everybody, fleet=fleet, hosts=hosts)
+            return launch(job, writer, policy, everybody, fleet=fleet, hosts=hosts, before_start=before_start)
 
     return launched
 
