@@ -61,9 +61,9 @@ def test_what_failed_is_a_row():
 
 
 def test_hosts_with_more_gpus_are_compared_by_one_gpu(monkeypatch):
-    def measured(spec, machines, *_):
+    def measured(planned, *_):
         windows = (Window(steps=1, examples=100, elapsed_s=1.0, loss=0.1),)
-        return SimpleNamespace(windows={f"worker-{number}": windows for number in range(spec.workers)})
+        return SimpleNamespace(windows={f"worker-{number}": windows for number in range(planned.spec.workers)})
 
     monkeypatch.setattr("tfdist.bench.burn._measured", measured)
     monkeypatch.setattr("tfdist.bench.burn._exchange", lambda *_: 0.4)
