@@ -16,7 +16,6 @@ from typing import Any
 
 from tfdist.jobs import inherit as rules
 from tfdist.jobs.choice import choose, resized
-from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.presets import Choice
 from tfdist.jobs.recovery import plan_checkpointing, recovery_notes, with_variables
 from tfdist.jobs.request import ALL, NONE, Request
@@ -73,24 +72,26 @@ def plan(request: Request, machines: Machines, before: Planned | None = None) ->
     whole, hosts = _whole_job(request, machines)
     choice = choose(whole, hosts) if before is None else _continued(before.choice, request)
     job = job_of(whole, choice.spec, hosts)
-    notes = list(choice.notes)
-    if request.inherit is not None:
-        job, note = _inherited(job, choice.spec, request.inherit, own=request.own)
-        notes.append(note)
-    if before is None:
-        flag = "" if request.inherit is None else request.inherit.flag
-        recovery, source = request.recovery, request.source
-        saved = plan_checkpointing(job, choice.spec, recovery, source, own=request.own, inherited=flag)
-        notes += recovery_notes(saved, recovery, source, own=request.own)
-    else:
-        saved = before.checkpointing
+    job, task_notes = _task_of(job, choice.spec, request)
+    saved = _saving(job, choice.spec, request) if before is None else before.checkpointing
     output_tasks(request.output, job)
-    busy = () if request.dry_run or request.paced else busy_warnings(job, machines)
-    warnings = (*choice.warnings, *busy)
     saved = _in_folder(saved, request)
     job = _with_folders(job, choice.spec, saved, request)
-    rendezvous = request.inherit.rendezvous if request.inherit is not None else None
-    return Planned(request, machines, choice, job, saved, tuple(notes), warnings, rendezvous)
+    busy = () if request.dry_run or request.paced else busy_warnings(job, machines)
+    return Planned(
+        request,
+        machines,
+        choice,
+        job,
+        saved,
+        notes=(
+            *choice.notes,
+            *task_notes,
+            *recovery_notes(saved, request.recovery, request.source, own=request.own),
+        ),
+        warnings=(*choice.warnings, *busy),
+        rendezvous=None if request.inherit is None else request.inherit.rendezvous,
+    )
 
 
 def check_before_connecting(request: Request, imagined: Sequence[Machines]) -> None:
@@ -133,8 +134,11 @@ def _whole_job(request: Request, machines: Machines) -> tuple[Request, Machines]
     return whole, local_machines(rules.machine_of_all(machines[LOCAL], found, choices["workers"]))
 
 
-def _inherited(job: Job, spec: StrategyChoice, inherit: Inherit, *, own: bool) -> tuple[Job, str]:
-    """The job with only the task that is run here, and a note."""
+def _task_of(job: Job, spec: StrategyChoice, request: Request) -> tuple[Job, tuple[str, ...]]:
+    """The job with only the task that is run here, and a note; without --inherit the whole job."""
+    inherit = request.inherit
+    if inherit is None:
+        return job, ()
     found = inherit.found
     if found is None:
         if len(job.plans) > 1:
@@ -142,13 +146,18 @@ def _inherited(job: Job, spec: StrategyChoice, inherit: Inherit, *, own: bool) -
                 f"{inherit.flag}: the environment describes no cluster, so this is the only task, but {spec.strategy} "
                 f"with these options has {counted(len(job.plans), 'task')}; omit {inherit.flag}, or --workers and --ps"
             )
-        return replace(job, first_attempt=inherit.attempt), rules.ONE_TASK
-    rules.check_task(found, job, spec, own=own)
+        return replace(job, first_attempt=inherit.attempt), (rules.ONE_TASK,)
+    rules.check_task(found, job, spec, own=request.own)
     one = only_task(job, found.cluster, found.task, earlier_on_host(found.cluster, found.task))
-    return replace(one, first_attempt=inherit.attempt), rules.task_note(found)
+    return replace(one, first_attempt=inherit.attempt), (rules.task_note(found),)
 
 
 # --- the folders of checkpoints and traces
+
+
+def _saving(job: Job, spec: StrategyChoice, request: Request) -> Checkpointing | None:
+    flag = "" if request.inherit is None else request.inherit.flag
+    return plan_checkpointing(job, spec, request.recovery, request.source, own=request.own, inherited=flag)
 
 
 def _in_folder(saved: Checkpointing | None, request: Request) -> Checkpointing | None:

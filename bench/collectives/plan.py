@@ -204,4 +204,5 @@ def _with_cases(arm: str, planned: Planned, options: CollectiveOptions) -> Plann
         "seed": options.seed,
         **options.model,
     }
-    return plan(replace(planned.request, command=(), collective=cases), planned.machines)
+    request = planned.request  # of the measuring program, as if it were the user's
+    return plan(replace(request, command=(), collective=cases), planned.machines)
