@@ -31,49 +31,67 @@ def find_resumed(
     Raises:
         TfdistError: there is nothing to continue, or it is in use.
     """
-    option = recovery.words.get("resume", "")
-    auto = recovery.resume == AUTO
-    if auto and recovery.checkpoint_dir is None:
-        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
+    option, folder = recovery.words.get("resume", ""), recovery.checkpoint_dir
     if recovery.resume is None:
         if not shared:  # else the tasks refuse a folder that holds checkpoints, unless they are restarted
-            _refuse_if_used(recovery.checkpoint_dir, runs_dir)
-            if recovery.checkpoint_dir is not None and not command and not remote:
-                with suppress(OSError):  # the preflight says why it cannot be used
-                    check_empty(list_checkpoints(recovery.checkpoint_dir), recovery.checkpoint_dir)
+            _check_new(folder, runs_dir, may_be_read=not command and not remote)
         return None
+    auto = recovery.resume == AUTO
+    if auto and folder is None:
+        raise TfdistError(f"{option}: needs --checkpoint-dir, the folder that is resumed if it holds a checkpoint")
     if auto:
-        source = CheckpointSource(option, recovery.checkpoint_dir or "", may_be_empty=True)
+        source = CheckpointSource(option, folder or "", may_be_empty=True)
     else:
         source = find_source(recovery.resume, runs_dir, option)
-    if recovery.checkpoint_dir not in (None, source.folder):
+    if folder not in (None, source.folder):
         raise TfdistError(
             f"{recovery.words['checkpoint_dir']}: a resumed training saves in the folder that it continues from, "
             f"{source.folder}; omit --checkpoint-dir"
         )
+    _check_same_program(source, command)
+    if not shared:
+        _refuse_if_used(source.folder, runs_dir)
+    only_tasks_read_it = "://" in source.folder or (remote and not Path(source.folder).exists())
+    if only_tasks_read_it or (auto and (shared or command)):
+        return source
+    return _with_files(source) if command else _with_newest(source, auto=auto)
+
+
+def _check_new(folder: str | None, runs_dir: Path, *, may_be_read: bool) -> None:
+    """Refuse a folder for a new training that another one uses, or that holds checkpoints."""
+    _refuse_if_used(folder, runs_dir)
+    if folder is not None and may_be_read:
+        with suppress(OSError):  # the preflight says why it cannot be used
+            check_empty(list_checkpoints(folder), folder)
+
+
+def _check_same_program(source: CheckpointSource, command: tuple[str, ...]) -> None:
+    option = source.option
     if source.run is not None and source.run.command and not command:
         raise TfdistError(
             f"{option}: that run ran your own program; give its command again: tfdist launch {option} -- COMMAND"
         )
     if source.run is not None and command and not source.run.command:
         raise TfdistError(f"{option}: that run ran the built-in training; omit the COMMAND")
-    if not shared:
-        _refuse_if_used(source.folder, runs_dir)
-    only_tasks_read_it = "://" in source.folder or (remote and not Path(source.folder).exists())
-    if only_tasks_read_it or (auto and (shared or command)):
-        return source
-    if not command:
-        listing = listing_of(source)
-        if listing.newest is not None:
-            return CheckpointSource(option, source.folder, source.run, listing.newest)
-        if auto and not listing.problems:
-            return None
-        error = no_checkpoint(source, listing)
-        raise error if auto else TfdistError(f"{error}; start the training again without --resume")
-    folder = Path(source.folder)  # in which the program cannot have saved anything if it is empty
+
+
+def _with_files(source: CheckpointSource) -> CheckpointSource:
+    """The source, in which the user's program can have saved something."""
+    folder = Path(source.folder)
     if not folder.is_dir() or not any(folder.iterdir()):
-        raise TfdistError(f"{option}: {folder} holds no files; start the program again without --resume")
+        raise TfdistError(f"{source.option}: {folder} holds no files; start the program again without --resume")
     return source
+
+
+def _with_newest(source: CheckpointSource, *, auto: bool) -> CheckpointSource | None:
+    """The source with its newest checkpoint; with `auto` None if it holds none."""
+    listing = listing_of(source)
+    if listing.newest is not None:
+        return CheckpointSource(source.option, source.folder, source.run, listing.newest)
+    if auto and not listing.problems:
+        return None
+    error = no_checkpoint(source, listing)
+    raise error if auto else TfdistError(f"{error}; start the training again without --resume")
 
 
 def resume_command(arguments: Sequence[str], run_dir: Path, saved: Checkpointing | None, *, own: bool) -> str:
