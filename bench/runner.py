@@ -278,13 +278,10 @@ class _BenchRun(TurnRunner):
         return ArmStart(arm, self.incarnation, self._planned(arm, number), run_dir, policy, templates, words)
 
     def _planned(self, arm: str, number: int) -> Planned:
-        """The job in the incarnation with this number: of another version of the program, or with a seed of its own."""
-        planned, version = self.arms.plans[arm], self.arms.versions.get(arm)
-        request, spec = planned.request, planned.spec
-        if version is not None:
-            return plan(replace(request, folder=str(version.folder)), planned.machines)
+        """The job in the incarnation with this number; a training that is evaluated has a seed of its own."""
+        planned, spec = self.arms.plans[arm], self.arms.specs[arm]
         if isinstance(spec, TrainingSpec) and spec.evaluate_turns:
-            return plan(request.choosing(seed=spec.seed + number), planned.machines)
+            return plan(planned.request.choosing(seed=spec.seed + number), planned.machines)
         return planned
 
     def _measure_rounds(self, group: Group, runs: Sequence[PlannedRun]) -> list[TurnRecord]:

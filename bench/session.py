@@ -395,8 +395,9 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
                 copy_collectives(session.collectives, BenchPaths(session.root).collectives)
         except OSError as error:
             raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
-        versions = {} if version is None else {base: version for _, base in session.bench.suite.version_pairs}
-        session = replace(session, arms=replace(session.arms, versions=versions))
+        if version is not None:
+            bases = [base for _, base in session.bench.suite.version_pairs]
+            session = replace(session, arms=session.arms.with_version(version, bases))
 
         def more(failed: Set[str]) -> tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None:
             nonlocal session

@@ -236,7 +236,7 @@ def launch(
             return
         check_batch_job(given["requeue"], os.environ)
         if inherit is not None:
-            request = replace(request, inherit=inherit.read(os.environ, port))
+            request = replace(request, inherit=inherit.read(os.environ, port, selection.hosts))
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
         source = find_resumed(recovery, runs_dir, request.command, remote=remote, shared=inherit is not None)
         run = partial(run_launch, replace(request, source=source), selection, options)

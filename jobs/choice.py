@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from tfdist.jobs.presets import Choice, resolve, resolve_strategy
 from tfdist.jobs.recovery import AUTO
 from tfdist.jobs.request import Request, Size
-from tfdist.jobs.tasks import program_for
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.job import Program
 from tfdist.launch.json_files import read_bytes
@@ -30,13 +29,12 @@ def choose(request: Request, machines: Machines) -> Choice[Any]:
     """
     machine = combined(machines)
     servers = sum(machine.slots or 1 for host, machine in machines.items() if host.role == "ps")
-    choices = {"ps": servers, **request.choices} if servers else request.choices
+    # a suite sets the number of parameter servers of each arm
+    choices = {"ps": servers, **request.choices} if servers and not request.paced else request.choices
     chosen: Choice[Any]
     if request.own:
         refuse_training_options(choices)
-        program = program_for(request, machines)
         chosen = resolve_strategy(choices, machine, request.base)
-        chosen = replace(chosen, notes=(*chosen.notes, *_program_notes(program, choices)))
     elif request.collective is not None:
         chosen = resolve_strategy(choices, machine)
         chosen = replace(chosen, spec=CollectiveSpec(**vars(chosen.spec), **request.collective))
@@ -129,7 +127,7 @@ def refuse_training_options(choices: Mapping[str, Any]) -> None:
         )
 
 
-def _program_notes(program: Program, choices: Mapping[str, Any]) -> Iterator[str]:
+def program_notes(program: Program, choices: Mapping[str, Any]) -> Iterator[str]:
     """Notes on the environment of a Python program that the user did not choose: which Keras `tf.keras` is."""
     imports_keras = re.search(r"^\s*(import|from) keras\b", _source(program.argv), re.MULTILINE)
     if program.python and "keras" not in choices and LEGACY_KERAS not in program.env and not imports_keras:

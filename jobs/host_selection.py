@@ -1,7 +1,7 @@
 """The hosts that the options of `host_options` select, located and connected; and what a changed hostfile changes."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -101,12 +101,10 @@ class HostSelection:
         raw = self.raw_machines(fleet)
         return raw if fleet is None else assign_slots(raw, self.per_host, devices)
 
-    def imagined(self, devices: int) -> tuple[Machines, ...]:
+    def imagined(self, devices: int) -> Iterator[Machines]:
         """The machines before any is connected, without GPUs and with many; none for this machine, which is known."""
-        if not self.hosts:
-            return ()
-        raw = ({host: imagined(host, gpus) for host in self.hosts} for gpus in (0, MANY))
-        return tuple(assign_slots(machines, self.per_host, devices) for machines in raw)
+        for gpus in (0, MANY) if self.hosts else ():
+            yield assign_slots({host: imagined(host, gpus) for host in self.hosts}, self.per_host, devices)
 
 
 def imagined(host: Host, gpus: int) -> Machine:

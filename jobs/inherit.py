@@ -1,13 +1,14 @@
 """What follows for a launch from the cluster that `--inherit` finds in the environment. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.environment import BARRIER_SECRET
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.inherit.leader import Key, Rendezvous
 from tfdist.launch.inherit.table import ClusterRole, SourceName, inherited, on_same_host
 from tfdist.launch.job import Job
@@ -42,12 +43,19 @@ class Inherit:
         """The option, for messages."""
         return f"--inherit {self.source}"
 
-    def read(self, environ: Mapping[str, str], port: int | None = None) -> "Inherit":
-        """The same with what `environ` describes. `port`: value of --port, for sources without ports.
+    def read(self, environ: Mapping[str, str], port: int | None = None, hosts: Sequence[Host] = ()) -> "Inherit":
+        """The same with what `environ` describes.
+
+        Args:
+            environ: of this process.
+            port: value of --port, for sources without ports.
+            hosts: those of --hosts, of which there must be none.
 
         Raises:
-            TfdistError: a variable is missing or malformed, or the source has ports and one was given.
+            TfdistError: a variable is missing or malformed, the source has ports and one was given, or hosts were.
         """
+        if hosts:
+            raise TfdistError(f"{self.flag} runs one task on this machine: omit --hosts and --hostfile")
         attempt = environ.get(ATTEMPT) or "0"
         if not re.fullmatch(r"[0-9]{1,9}", attempt):
             raise TfdistError(f"{ATTEMPT}={attempt!r}: must be the number of restarts; unset it")

@@ -1,4 +1,4 @@
-"""From what is asked to a job, the only way there is. Pure: what is planned again is planned here.
+"""From what is asked to a job, the only way there is. Starts nothing; what is planned again is planned here.
 
     Request   what was asked                                                   jobs/request.py
     Machines  where: described by agents, or imagined before any is connected  jobs/host_selection.py, launch/machine.py
@@ -9,23 +9,23 @@
 A new option is a row of jobs/options.py; a new refusal a check of the complete spec in jobs/checks.py.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tfdist.jobs import inherit as rules
-from tfdist.jobs.choice import choose, resized
+from tfdist.jobs.choice import choose, program_notes, resized
 from tfdist.jobs.presets import Choice
 from tfdist.jobs.recovery import plan_checkpointing, recovery_notes, with_variables
 from tfdist.jobs.request import ALL, NONE, Request
-from tfdist.jobs.tasks import job_of, only_task
+from tfdist.jobs.tasks import job_of, only_task, program_for
 from tfdist.launch.environment import INTRA_OP_THREADS
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.inherit.leader import Rendezvous
 from tfdist.launch.inherit.table import earlier_on_host
-from tfdist.launch.job import Job
+from tfdist.launch.job import Job, Program
 from tfdist.launch.machine import BUSY, Machines, local_machines
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.text import counted, did_you_mean
@@ -41,6 +41,8 @@ class Planned:
 
     request: Request
     machines: Machines
+    program: Program | None
+    """The user's own, as it was when the job was planned first."""
     choice: Choice[Any]
     job: Job
     checkpointing: Checkpointing | None
@@ -48,8 +50,11 @@ class Planned:
     notes: tuple[str, ...]
     """Decisions that tfdist made, to be printed before the start."""
     warnings: tuple[str, ...]
-    rendezvous: Rendezvous | None = None
-    """Where the tasks of an inherited cluster wait for each other; None: this one starts at once."""
+
+    @property
+    def rendezvous(self) -> Rendezvous | None:
+        """Where the tasks of an inherited cluster wait for each other; None: this one starts at once."""
+        return None if self.request.inherit is None else self.request.inherit.rendezvous
 
     @property
     def spec(self) -> StrategyChoice:
@@ -63,51 +68,59 @@ def plan(request: Request, machines: Machines, before: Planned | None = None) ->
     Args:
         request: what is asked.
         machines: where.
-        before: an earlier plan of the request, whose choice and checkpoints stay: now the run's folder is known, or the
-            job goes on with another `size`.
+        before: an earlier plan of the request, whose program, choice and checkpoints stay: now the run's folder is
+            known, or the job goes on with another `size`.
 
     Raises:
         TfdistError: an option is wrong, or the machines cannot run the job.
     """
     whole, hosts = _whole_job(request, machines)
-    choice = choose(whole, hosts) if before is None else _continued(before.choice, request)
-    job = job_of(whole, choice.spec, hosts)
+    if before is None:
+        choice = choose(whole, hosts)
+        program = program_for(whole, hosts) if request.own else None
+    else:
+        choice, program = _continued(before.choice, request), before.program
+    job = job_of(whole, choice.spec, program, hosts)
     job, task_notes = _task_of(job, choice.spec, request)
     saved = _saving(job, choice.spec, request) if before is None else before.checkpointing
-    output_tasks(request.output, job)
+    if before is None:  # a task that was named may not come back after a restart
+        output_tasks(request.output, job)
     saved = _in_folder(saved, request)
     job = _with_folders(job, choice.spec, saved, request)
     busy = () if request.dry_run or request.paced else busy_warnings(job, machines)
     return Planned(
         request,
         machines,
+        program,
         choice,
         job,
         saved,
         notes=(
             *choice.notes,
+            *(program_notes(program, whole.choices) if program is not None else ()),
             *task_notes,
             *recovery_notes(saved, request.recovery, request.source, own=request.own),
         ),
         warnings=(*choice.warnings, *busy),
-        rendezvous=None if request.inherit is None else request.inherit.rendezvous,
     )
 
 
-def check_before_connecting(request: Request, imagined: Sequence[Machines]) -> None:
+def check_before_connecting(request: Request, imagined: Iterable[Machines]) -> None:
     """Refuse what no hardware could change: planning fails with the same message on all imagined machines.
 
     Raises:
         TfdistError: the reason.
     """
-    errors = list[TfdistError]()
+    errors: dict[str, TfdistError] = {}
     for machines in imagined:
         try:
             plan(request, machines)
         except TfdistError as error:
-            errors.append(error)
-    if errors and len(errors) == len(imagined) and len(set(map(str, errors))) == 1:
-        raise errors[-1]
+            errors[str(error)] = error
+        else:
+            return
+    if len(errors) == 1:
+        raise next(iter(errors.values()))
 
 
 def _continued(choice: Choice[Any], request: Request) -> Choice[Any]:
@@ -122,8 +135,6 @@ def _whole_job(request: Request, machines: Machines) -> tuple[Request, Machines]
     inherit = request.inherit
     if inherit is None:
         return request, machines
-    if any(host != LOCAL for host in machines):
-        raise TfdistError(f"{inherit.flag} runs one task on this machine: omit --hosts and --hostfile")
     found = inherit.found
     if found is None:
         return replace(request, choices=rules.choices_of_one(request.choices)), machines
@@ -165,7 +176,7 @@ def _in_folder(saved: Checkpointing | None, request: Request) -> Checkpointing |
     if saved is None:
         return None
     run_dir = RunDir(Path(request.run_dir))
-    chosen = request.recovery.checkpoint_dir if request.source is None else request.source.folder
+    chosen = request.checkpoint_dir
     if not request.own:
         check_folder_name(chosen or str(run_dir.path.parent))
     return replace(saved, folder=chosen or str(run_dir.checkpoints))

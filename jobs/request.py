@@ -58,8 +58,8 @@ class Request:
     """False: tasks are pinned to no cores, unless that was chosen."""
     collective: Mapping[str, Any] | None = None
     """Fields of CollectiveSpec: its tasks measure that instead of training; None: they train."""
-    folder: str = ""
-    """Where tasks run that have a version of the user's program from there; empty: the current folder."""
+    cwd: str = ""
+    """Working folder of the tasks of the user's own program; empty: the current one."""
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     """The launcher's variables."""
 
@@ -72,6 +72,11 @@ class Request:
     def own(self) -> bool:
         """Whether the tasks run the user's own program."""
         return bool(self.command)
+
+    @property
+    def checkpoint_dir(self) -> str | None:
+        """The folder that was chosen for checkpoints; None: that in the run's folder, if there are any."""
+        return self.recovery.checkpoint_dir if self.source is None else self.source.folder
 
     @property
     def devices(self) -> int:

@@ -139,7 +139,7 @@ def claimed(request: Request) -> Iterator[None]:
     Raises:
         TfdistError: another launch has claimed the folder.
     """
-    folder = request.recovery.checkpoint_dir if request.source is None else request.source.folder
+    folder = request.checkpoint_dir
     with ExitStack() as stack:
         if folder is not None and request.inherit is None and not request.dry_run:
             try:

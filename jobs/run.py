@@ -1,14 +1,14 @@
 """Runs a planned job, and keeps what it was started with and how it ended."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from tfdist.jobs.checkpoint_source import SavedSpec
 from tfdist.jobs.elastic import ElasticHosts
 from tfdist.jobs.plan import Planned
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import Message, Note, OnMessage
+from tfdist.launch.agents.inbox import Inbox, Message, Note, OnMessage
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.console.lines import PrefixedLines
 from tfdist.launch.diagnosis.history import Outcome, Status
@@ -70,7 +70,7 @@ class Barrier:
     run: Run
     reached: bool = False
 
-    def wait(self) -> None:
+    def wait(self, inbox: Inbox) -> None:
         """Return when all tasks can start.
 
         Raises:
@@ -78,13 +78,19 @@ class Barrier:
         """
         self.reached = True
         if self.rendezvous is not None:
-            meet(self.rendezvous, self.run.policy.start_timeout_s, self.run.note)
+            timeout_s = self.run.policy.start_timeout_s
+            meet(self.rendezvous, timeout_s, self.run.note, earlier=lambda: inbox.interrupted)
 
-    def give_up(self, error: TfdistError) -> None:
-        """Tell the other tasks why this one does not start, unless they have met, or a signal came: it may come yet."""
+    def give_up(self, error: TfdistError) -> NoReturn:
+        """Tell the other tasks why this one does not start, unless they have met, or a signal came: it may come yet.
+
+        Raises:
+            TfdistError: `error`, or a signal came.
+        """
         if self.rendezvous is not None and not self.reached and error.exit_code < SIGNALS:
-            with suppress(TfdistError):
-                meet(self.rendezvous, TELL_S, self.run.note, problem=error)
+            self.run.note("telling the other tasks why this one does not start")
+            meet(self.rendezvous, TELL_S, lambda _: None, problem=error)
+        raise error
 
 
 def run_planned(planned: Planned, run: Run) -> tuple[Outcome, Record | None]:
@@ -108,14 +114,17 @@ def run_planned(planned: Planned, run: Run) -> tuple[Outcome, Record | None]:
             ending = {"status": str(status), "exit_code": error.exit_code, "reason": safe_text(str(error))}
             writer.save_outcome({"format": 1, **ending})
             barrier.give_up(error)
-            raise
         if planned.spec.log_device_placement:
             run.note(save_placement(writer))
         return result
 
 
 def _run_training(
-    planned: Planned, run: Run, writer: RunWriter, listeners: Mapping[str, OnMessage], before_start: Callable[[], None]
+    planned: Planned,
+    run: Run,
+    writer: RunWriter,
+    listeners: Mapping[str, OnMessage],
+    before_start: Callable[[Inbox], None],
 ) -> tuple[Outcome, Record]:
     """Run the built-in training. Keeps the record that it returns."""
     arm = str(planned.spec.strategy)
@@ -138,7 +147,11 @@ def _run_training(
 
 
 def _run_program(
-    planned: Planned, run: Run, writer: RunWriter, listeners: Mapping[str, OnMessage], before_start: Callable[[], None]
+    planned: Planned,
+    run: Run,
+    writer: RunWriter,
+    listeners: Mapping[str, OnMessage],
+    before_start: Callable[[Inbox], None],
 ) -> tuple[Outcome, None]:
     """Run the user's own program. Warns once it is known not to train under its strategy."""
     facts = StrategyFacts()

@@ -20,18 +20,19 @@ from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import LEGACY_KERAS, GpuThreads
 
 
-def job_of(request: Request, spec: StrategyChoice, machines: Machines) -> Job:
-    """The tasks of the request, whose spec is complete.
+def job_of(request: Request, spec: StrategyChoice, program: Program | None, machines: Machines) -> Job:
+    """The tasks of the request, whose spec is complete. `program`: the user's own; None: that of the spec.
 
     Raises:
         TfdistError: they do not fit on the machines, or TensorFlow cannot train what the spec combines.
     """
+    if program is not None:
+        return plan_command(spec, program, machines, request.port)
     if isinstance(spec, TrainingSpec):
         evaluator = request.recovery.evaluator
         return plan_training(spec, machines, request.port, _variables(request), evaluator=evaluator)
-    if isinstance(spec, CollectiveSpec):
-        return plan_collective(spec, machines, _variables(request))
-    return plan_command(spec, program_for(request, machines), machines, request.port)
+    assert isinstance(spec, CollectiveSpec)
+    return plan_collective(spec, machines, _variables(request))
 
 
 def program_for(request: Request, machines: Machines) -> Program:
@@ -41,7 +42,7 @@ def program_for(request: Request, machines: Machines) -> Program:
         TfdistError: it does not exist.
     """
     program = program_of(request.command, _variables(request), machines)
-    return replace(program, cwd=request.folder) if request.folder else program
+    return replace(program, cwd=request.cwd) if request.cwd else program
 
 
 def _variables(request: Request) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import Message, OnMessage
+from tfdist.launch.agents.inbox import Inbox, Message, OnMessage
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import ExitCode
@@ -54,7 +54,7 @@ def run_training(
     arm: str,
     paced: bool = False,
     hosts: TrainingHosts | None = None,
-    before_start: Callable[[], None] = lambda: None,
+    before_start: Callable[[Inbox], None] = lambda _: None,
 ) -> tuple[Outcome, Record]:
     """Run the planned training of `spec`, by default with a fleet of its own. The last arguments are as for `launch`.
 

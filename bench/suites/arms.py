@@ -1,7 +1,7 @@
 """The arms of a suite on these machines: a planned job each, or the reason why the hardware cannot run it."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
@@ -43,6 +43,17 @@ class Arms:
     """The baseline that the suite names."""
     versions: Mapping[str, Version] = field(default_factory=dict)
     """Versions of the arms that run another one than that in the current folder."""
+
+    def with_version(self, version: Version, arms: Collection[str]) -> "Arms":
+        """The arms, of which these run another version of the user's program.
+
+        Raises:
+            TfdistError: it cannot run there.
+        """
+        plans = dict(self.plans)
+        for arm in plans.keys() & set(arms):
+            plans[arm] = plan(replace(plans[arm].request, cwd=str(version.folder)), plans[arm].machines)
+        return replace(self, plans=plans, versions=dict.fromkeys(arms, version))
 
     @cached_property
     def specs(self) -> Mapping[str, StrategyChoice]:

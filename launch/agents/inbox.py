@@ -182,6 +182,14 @@ class Inbox:
             if not stale and not isinstance(arrival.message, Interrupted):
                 return arrival
 
+    @property
+    def interrupted(self) -> Interrupted | None:
+        """The first signal that was not delivered yet."""
+        for arrival in tuple(self._signals)[:1]:
+            if isinstance(arrival.message, Interrupted):
+                return arrival.message
+        return None
+
     def drop_from(self, host: Host) -> None:
         """Deliver no message that has come from this host so far: its next ones are from another agent."""
         self._not_before[host] = time.monotonic()

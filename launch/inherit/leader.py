@@ -156,6 +156,8 @@ class Gathering:
         self._task = rendezvous.task.name
         self._failed: BarrierMessage = {}
         """The message of the peer that has given up."""
+        self._went = False
+        """The peers were told to start."""
         self._refused: dict[str, str] = {}
         """Texts for missing tasks in whose names a peer without the key has connected."""
         self._selector = selectors.DefaultSelector()
@@ -181,14 +183,7 @@ class Gathering:
         """
         status_at = time.monotonic()
         while self.missing or not ready():
-            for key, _ in self._selector.select(TICK_S):
-                if key.data is None:
-                    self._accept()
-                else:
-                    self._read(key.data)
-            for stranger in self._strangers:
-                if time.monotonic() - stranger.since > INTRODUCTION_S:
-                    self._drop(stranger)
+            self._serve()
             self._check_failed()
             missing = self.missing
             check([self._refused.get(task, task) for task in missing])
@@ -196,6 +191,7 @@ class Gathering:
                 self._tell({"missing": shortened(missing)})
                 status_at = time.monotonic() + STATUS_S
         self._tell({"go": True})
+        self._went = True
         # Peers leave first: a connection that this side closes first would occupy the port for a minute (TIME_WAIT).
         deadline = time.monotonic() + LEAVE_S
         self._selector.unregister(self._server)
@@ -204,9 +200,35 @@ class Gathering:
                 self._read(key.data)
         self._check_failed()
 
-    def fail(self, reason: str) -> None:
-        """Tell all peers that nothing starts, and why this task or, before it, one of them has given up."""
-        self._tell(self._failed or failure(reason, self._task))
+    def fail(self, reason: str, seconds: float, until: Callable[[], bool]) -> None:
+        """Tell all peers that nothing starts, and why this task or, before it, one of them has given up.
+
+        Args:
+            reason: of this task.
+            seconds: time in which those that are missing are waited for, to be told, too.
+            until: whether to wait no longer.
+        """
+        message = self._failed or failure(reason, self._task)
+        told = {self._failed.get("by", "")}
+        deadline = time.monotonic() + seconds
+        while True:
+            for peer in [peer for peer in self._peers if peer.task and peer.task not in told]:
+                self._send(peer, message)
+                told.add(peer.task)
+            if self._went or told >= self._expected or time.monotonic() >= deadline or until():
+                return
+            self._serve()
+
+    def _serve(self) -> None:
+        """Take the connections and the messages that have come."""
+        for key, _ in self._selector.select(TICK_S):
+            if key.data is None:
+                self._accept()
+            else:
+                self._read(key.data)
+        for stranger in self._strangers:
+            if time.monotonic() - stranger.since > INTRODUCTION_S:
+                self._drop(stranger)
 
     def close(self) -> None:
         """Close the port and all connections."""
@@ -265,11 +287,12 @@ class Gathering:
         Raises:
             ValueError: it is neither.
         """
-        if not peer.task:
+        greeted = bool(peer.task)
+        if not greeted:
             self._greet(peer, message)
-        elif "failed" in message:
-            self._failed = failure(message["failed"], peer.task)
-        else:
+        if "failed" in message:
+            self._failed = self._failed or failure(message["failed"], peer.task)
+        elif greeted:
             raise ValueError("not a message of a peer that waits")
 
     def _greet(self, peer: _Peer, message: BarrierMessage) -> None:

@@ -74,8 +74,16 @@ class NameSearch(Thread):
                 self._stop_search.wait(RETRY_S)
 
 
+def no_signal() -> None:
+    """No signal has come before."""
+
+
 def meet(
-    rendezvous: Rendezvous, timeout_s: float, report: Callable[[str], None], problem: TfdistError | None = None
+    rendezvous: Rendezvous,
+    timeout_s: float,
+    report: Callable[[str], None],
+    problem: TfdistError | None = None,
+    earlier: Callable[[], Interrupted | None] = no_signal,
 ) -> None:
     """Return when all tasks of the cluster have reported; at once if there is nothing to wait for.
 
@@ -84,6 +92,7 @@ def meet(
         timeout_s: seconds from now.
         report: gets a line about what is missing every few seconds.
         problem: why this task cannot start. The others are told, if they come within `TELL_S`; then it is raised.
+        earlier: a signal that has come before, and counts.
 
     Raises:
         TfdistError: the port of this task is in use (exit code 2), tasks are missing after `timeout_s` (75), a signal
@@ -93,7 +102,7 @@ def meet(
         if problem is not None:
             raise problem
         return
-    wait = _Wait(timeout_s, report, problem)
+    wait = _Wait(timeout_s, report, problem, earlier)
     stop = Event()
     leads = rendezvous.task == rendezvous.leader
     names = NameSearch({name: split(address)[0] for name, address in rendezvous.peers.items()}, stop)
@@ -122,10 +131,23 @@ class _Wait:
     timeout_s: float
     report: Callable[[str], None]
     problem: TfdistError | None = None
+    earlier: Callable[[], Interrupted | None] = no_signal
     signals: SimpleQueue[Interrupted] = field(default_factory=SimpleQueue)
     missing: str = "the other tasks"
     started_at: float = field(default_factory=time.monotonic)
     reported_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def interrupted(self) -> Interrupted | None:
+        """A signal that has come; None: none has."""
+        if (earlier := self.earlier()) is not None:
+            return earlier
+        return None if self.signals.empty() else self.signals.get()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the time is over."""
+        return self.started_at + self.timeout_s - time.monotonic()
 
     def check(self, missing: str, *, heard: bool = False) -> None:
         """Note what is missing (empty: unchanged), and report it every `REPORT_S`.
@@ -139,11 +161,11 @@ class _Wait:
         """
         self.missing = missing or self.missing
         now = time.monotonic()
-        if not self.signals.empty():
-            raise TfdistError("interrupted before any task was started", SIGNALS + self.signals.get().signal)
+        if (interrupted := self.interrupted) is not None:
+            raise TfdistError("interrupted before any task was started", SIGNALS + interrupted.signal)
         if self.problem is not None and (heard or now - self.started_at >= TELL_S):
             raise self.problem
-        if now - self.started_at >= self.timeout_s:
+        if self.left_s <= 0:
             raise TfdistError(
                 f"still missing after --start-timeout {self.timeout_s:g} s: {self.missing}; look at the logs there, or "
                 "use a longer --start-timeout",
@@ -155,7 +177,10 @@ class _Wait:
 
 
 def _lead(gathering: Gathering, names: NameSearch, wait: _Wait) -> None:
-    """Gather the peers. They are told why nothing starts, unless a signal came: another process may take the place."""
+    """Gather the peers. They are told why nothing starts, unless a signal came: another process may take the place.
+
+    Those that come a little later are told, too, but not after the time is over.
+    """
     try:
         gathering.run(
             lambda: not names.missing and wait.problem is None,
@@ -163,7 +188,7 @@ def _lead(gathering: Gathering, names: NameSearch, wait: _Wait) -> None:
         )
     except TfdistError as error:
         if error.exit_code < SIGNALS:
-            gathering.fail(str(error))
+            gathering.fail(str(error), min(TELL_S, wait.left_s), lambda: wait.interrupted is not None)
         raise
 
 
@@ -197,7 +222,8 @@ def _wait_at_leader(connection: socket.socket, rendezvous: Rendezvous, wait: _Wa
         for message in _messages(connection, wait):
             is_leader = is_leader or key.proves(message, nonce, leader)
             if "nonce" in message and not is_greeted:
-                hello = {"task": task, "nonce": nonce, "proof": key.proof(message["nonce"], task)}
+                problem = {} if wait.problem is None else failure(str(wait.problem), task)
+                hello = {"task": task, "nonce": nonce, "proof": key.proof(message["nonce"], task), **problem}
                 connection.sendall(to_line(hello))
                 is_greeted = True
             elif "refused" in message:

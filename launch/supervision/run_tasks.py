@@ -8,7 +8,7 @@ from dataclasses import replace
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import OnMessage
+from tfdist.launch.agents.inbox import Inbox, OnMessage
 from tfdist.launch.agents.messages import Finish
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.history import Outcome
@@ -37,7 +37,7 @@ def launch(
     needs_tensorflow: bool = False,
     paced: bool = False,
     hosts: HostChoice | None = None,
-    before_start: Callable[[], None] = lambda: None,
+    before_start: Callable[[Inbox], None] = lambda _: None,
 ) -> Outcome:
     """Run a job to its end. No process is left over, whatever happens.
 
@@ -50,7 +50,7 @@ def launch(
         needs_tensorflow: refuse hosts without TensorFlow.
         paced: open the barrier only for each `NextTurn` in the inbox of `fleet`; `policy.timeout_s` limits each turn.
         hosts: plans a restart of all tasks on the hosts that answer; None: the same job on the same hosts.
-        before_start: called once the hosts are checked; nothing is started if it raises a TfdistError.
+        before_start: called with the inbox once the hosts are checked; nothing is started if it raises a TfdistError.
 
     Raises:
         TfdistError: an agent could not be started or the preflight failed; no task was started.
@@ -66,7 +66,7 @@ def launch(
         rejoin = Rejoin(fleet, choice.wanted)
         planner = AttemptPlanner(fleet, writer, policy, handlers, needs_tensorflow, choice, rejoin)
         tasks = planner.first_tasks(job)
-        before_start()
+        before_start(fleet.inbox)
         supervisor = Supervisor(tasks, fleet.inbox, AttemptLog(), planner.next_tasks, paced)
         started = time.monotonic()
         with serve(writer.run_dir, fleet.inbox, lambda: sorted(supervisor.tasks.running)), closing(rejoin):

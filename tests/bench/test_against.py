@@ -147,7 +147,7 @@ def test_every_arm_runs_twice_and_the_base_in_its_folder(options: BenchOptions) 
     assert session.baseline == "one-device"
     fakes = FakeArms()
     assert run_session(session, RunnerHooks(Progress(), fakes)) == 0
-    folders = {start.arm: start.planned.request.folder for start in fakes.starts}
+    folders = {start.arm: start.planned.request.cwd for start in fakes.starts}
     assert folders["one-device"] == ""
     base = Path(folders["one-device (base)"])
     assert base.name == "sub"
@@ -161,7 +161,7 @@ def test_every_arm_runs_twice_and_the_base_in_its_folder(options: BenchOptions) 
 def test_tasks_of_the_base_have_its_folder_as_their_working_directory(repository: Path, tmp_path: Path) -> None:
     request = Request({}, PROGRAM, paced=True)
     assert {task.program.cwd for task in plan(request, MACHINES).job.plans} == {str(repository)}
-    request = replace(request, folder=str(tmp_path))
+    request = replace(request, cwd=str(tmp_path))
     assert {task.program.cwd for task in plan(request, MACHINES).job.plans} == {str(tmp_path)}
 
 

@@ -63,6 +63,22 @@ def test_the_same_job_goes_on_where_no_host_has_changed():
     assert choice.plan(job, hellos(H1, H2), SavedState()).job is job
 
 
+def test_a_named_task_that_does_not_come_back_is_no_error():
+    machines = assign_slots(machines_of(hellos(H1, H2, H3)), None, 1)
+    planned = plan(Request(SPEC, output="worker-2"), machines)
+    choice = ElasticHosts(planned, lambda: (H1, H2, H3), None, 1)
+    assert len(choice.plan(planned.job, hellos(H1, H3), SavedState()).job.plans) == 2
+
+
+def test_a_program_is_that_of_the_start_wherever_the_launcher_is_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    choice, job = started((H1, H2), {"strategy": "multiworker"}, command=("python", "train.py"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    fewer = choice.plan(job, hellos(H2), SavedState()).job
+    assert {each.program.cwd for each in fewer.plans} == {str(tmp_path)}
+
+
 def test_a_host_that_is_back_joins():
     choice, job = started((H1, H2, H3))
     fewer = choice.plan(job, hellos(H1, H3), SavedState(33, 33 * 96)).job

@@ -31,7 +31,7 @@ from tfdist.jobs import run as jobs_run
 from tfdist.jobs.plan import plan
 from tfdist.jobs.request import Request
 from tfdist.launch.agents.fleet import Fleet
-from tfdist.launch.agents.inbox import Message, OnMessage
+from tfdist.launch.agents.inbox import Inbox, Message, OnMessage
 from tfdist.launch.agents.messages import Inspected, TaskMessage
 from tfdist.launch.console.lines import PrefixedLines
 from tfdist.launch.console.table import LiveTable
@@ -140,7 +140,7 @@ def launch_heard(folder: Path, port: int) -> Callable[..., Outcome]:
         *,
         fleet: Fleet,
         hosts: None,
-        before_start: Callable[[], None],
+        before_start: Callable[[Inbox], None],
     ) -> Outcome:
         with ExitStack() as stack:
             screens = [stack.enter_context(terminal(folder / f"terminal-{number}")) for number in range(3)]

@@ -16,6 +16,7 @@ from tests.ports import free_ports
 from tests.waiting import wait_until
 from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.agent_program.system import listening_ports, reserve
+from tfdist.launch.agents.inbox import Interrupted
 from tfdist.launch.cluster import Cluster, Task
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.inherit import leader as leader_module
@@ -101,13 +102,55 @@ def test_the_missing_are_named_by_all(tasks, pool):
         assert str(error).endswith("(says chief-0)")
 
 
-def test_a_peer_that_gives_up_ends_the_wait_of_all(tasks, pool):
+def test_a_peer_that_gives_up_ends_the_wait_of_all(tasks, pool, monkeypatch):
+    monkeypatch.setattr(module, "TELL_S", 0.5)
     tasks.pop("worker-1")
     others = [pool.submit(meet, tasks[name], LONG_S, ignore) for name in ("chief-0", "ps-0")]
     with pytest.raises(TfdistError, match=r"still missing after --start-timeout .*: worker-1") as gave_up:
         meet(tasks["worker-0"], 4.0, ignore)
     for other in others:
         assert str(other.exception(timeout=10)) == f"{gave_up.value} (says worker-0)"
+
+
+PROBLEM = TfdistError("no TensorFlow here; install it")
+
+
+@pytest.mark.parametrize("bad", ["chief-0", "worker-0", "ps-0"])
+@pytest.mark.parametrize("last", [True, False])
+def test_none_starts_if_one_cannot_and_all_are_told(bad, last, tasks, pool):
+    refused = tasks.pop(bad)
+    if not last:
+        told = pool.submit(meet, refused, LONG_S, ignore, PROBLEM)
+    others = [pool.submit(meet, each, LONG_S, ignore) for each in tasks.values()]
+    if last:
+        wait_until(lambda: bad == "chief-0" or port_of(tasks["chief-0"]) in listening_ports())
+        told = pool.submit(meet, refused, LONG_S, ignore, PROBLEM)
+    assert told.exception(timeout=20) is PROBLEM
+    for other in others:
+        assert str(other.exception(timeout=20)) == f"{PROBLEM} (says {bad})"
+
+
+def test_a_task_that_comes_after_the_problem_is_told_too(tasks, pool):
+    late = tasks.pop("worker-1")
+    leader = pool.submit(meet, tasks["chief-0"], LONG_S, ignore)
+    with pytest.raises(TfdistError, match="no TensorFlow here"):
+        meet(tasks["worker-0"], LONG_S, ignore, PROBLEM)
+    for each in (late, tasks["ps-0"]):
+        with pytest.raises(TfdistError, match=r"no TensorFlow here; install it \(says worker-0\)"):
+            meet(each, LONG_S, ignore)
+    assert str(leader.exception(timeout=10)) == f"{PROBLEM} (says worker-0)"
+
+
+def test_a_task_that_cannot_start_does_not_wait_long_for_a_missing_leader(tasks, monkeypatch):
+    monkeypatch.setattr(module, "TELL_S", 0.5)
+    with pytest.raises(TfdistError, match="no TensorFlow here"):
+        meet(tasks["worker-0"], LONG_S, ignore, PROBLEM)
+
+
+def test_a_signal_that_has_come_before_ends_the_wait(tasks):
+    with pytest.raises(TfdistError, match="interrupted before any task was started") as caught:
+        meet(tasks["worker-0"], LONG_S, ignore, earlier=lambda: Interrupted(15))
+    assert caught.value.exit_code == 143
 
 
 def test_a_missing_leader_is_named_with_the_reason(tasks):
