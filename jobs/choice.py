@@ -33,7 +33,7 @@ def choose(request: Request, machines: Machines) -> Choice[Any]:
     choices = {"ps": servers, **request.choices} if servers and not request.paced else request.choices
     chosen: Choice[Any]
     if request.own:
-        refuse_training_options(choices)
+        _refuse_training_options(choices)
         chosen = resolve_strategy(choices, machine, request.base)
     elif request.collective is not None:
         chosen = resolve_strategy(choices, machine)
@@ -113,12 +113,8 @@ def _steps_left(spec: TrainingSpec, saved: SavedState) -> int:
     return -(-((spec.examples or 0) - saved.examples) // spec.global_batch_size)
 
 
-def refuse_training_options(choices: Mapping[str, Any]) -> None:
-    """Refuse options that only the built-in training has.
-
-    Raises:
-        TfdistError: the first of them.
-    """
+def _refuse_training_options(choices: Mapping[str, Any]) -> None:
+    """Refuse options that only the built-in training has."""
     stray = sorted(set(choices) - {each.name for each in fields(StrategyChoice)})
     if stray:
         raise TfdistError(

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tfdist.jobs.choice import refuse_training_options
+from tfdist.jobs.choice import choose
 from tfdist.jobs.host_selection import MANY
-from tfdist.jobs.presets import PRESETS, Choice, resolve, resolve_strategy
+from tfdist.jobs.presets import PRESETS, Choice
 from tfdist.jobs.recovery import AUTO, Recovery, refuse_for_command
 from tfdist.jobs.request import Request
 from tfdist.jobs.tasks import shape_of
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import RoleShape
 from tfdist.launch.kubernetes.manifest import INDEX
 from tfdist.launch.kubernetes.options import VOLUME, KubernetesOptions, Workload
@@ -20,7 +21,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_value
 from tfdist.models.datasets.table import SYNTHETIC, WITH_NAME
 from tfdist.strategies.catalog import CATALOG
-from tfdist.strategies.options import LEGACY_KERAS, option_text, option_words
+from tfdist.strategies.options import option_text, option_words
 
 
 def storage_words(recovery: Recovery, options: KubernetesOptions, *, own: bool) -> list[str]:
@@ -56,6 +57,7 @@ def storage_words(recovery: Recovery, options: KubernetesOptions, *, own: bool) 
     return runs
 
 
+POD = Host("pod")
 ONE_POD = {"worker": RoleShape(1, computes=True, leads=True)}
 """The pod of a command that starts its tasks itself."""
 WORKERS = 2
@@ -87,7 +89,7 @@ def plan_workload(
     _refuse(job)
     default = "reference" if options.gpus else "cpu"
     preset = None if job.command else str(job.choices.get("preset") or default)
-    resolved = _resolve(job, options, preset)
+    resolved = _choose(job, options, preset)
     strategy = resolved.spec.strategy
     cluster = CATALOG[strategy].has_cluster
     words = ["launch", *(["--inherit", "tf-config"] if cluster else []), "--strategy", str(strategy)]
@@ -125,10 +127,6 @@ def _refuse(job: Request) -> None:
             )
     if INDEX in job.env:
         raise TfdistError(f"--env {INDEX}: the manifest sets it; omit it")
-    if LEGACY_KERAS in job.env and not job.command:
-        raise TfdistError(f"--env {LEGACY_KERAS}: the built-in training sets it; use --keras 2 or 3")
-    if job.command:
-        refuse_training_options(job.choices)
     for name in ("cores_per_device", "logical_gpus"):
         if name in job.choices:
             raise TfdistError(f"{option_text(name, job.choices[name])}: a pod has its node's devices; omit it")
@@ -137,11 +135,11 @@ def _refuse(job: Request) -> None:
             raise TfdistError(f"{job.recovery.words[name]}: {reason}")
 
 
-def _resolve(job: Request, options: KubernetesOptions, preset: str | None) -> Choice[Any]:
-    """The choices, complete, as on a machine with the devices of all workers together."""
-    choices = {name: value for name, value in job.choices.items() if name != "preset"}
+def _choose(job: Request, options: KubernetesOptions, preset: str | None) -> Choice[Any]:
+    """The job's choice as on a machine with the devices of all workers together."""
+    choices = dict(job.choices)
     if any(row.name == choices.get("strategy") and not row.has_cluster for row in CATALOG.values()):  # in one pod
-        return _resolve_on(Machine(tuple(range(MANY)), ("GPU",) * options.gpus), choices, preset)
+        return _choose_on(Machine(tuple(range(MANY)), ("GPU",) * options.gpus), job, choices, preset)
     if options.gpus and choices.setdefault("devices", options.gpus) != options.gpus:
         fix = f"a worker uses all of its --gpus {options.gpus}; omit --devices"
         raise TfdistError(f"--devices {choices['devices']}: {fix}")
@@ -149,7 +147,7 @@ def _resolve(job: Request, options: KubernetesOptions, preset: str | None) -> Ch
     cores = range(workers * choices.get("devices", 1))
     gpus = ("GPU",) * workers * options.gpus
     machine = Machine(tuple(cores), gpus, slots=workers, hosts=max(workers, WORKERS))
-    resolved = _resolve_on(machine, choices, preset)
+    resolved = _choose_on(machine, job, choices, preset)
     others = [name for name, role in shape_of(resolved.spec).roles.items() if not role.computes]
     if others and options.gpus > 1:
         raise TfdistError(
@@ -158,7 +156,7 @@ def _resolve(job: Request, options: KubernetesOptions, preset: str | None) -> Ch
         )
     if others and options.gpus:
         try:
-            _resolve_on(replace(machine, gpus=()), choices, preset)
+            _choose_on(replace(machine, gpus=()), job, choices, preset)
         except TfdistError as error:
             raise TfdistError(f"the {others[0]} has no GPU and would refuse: {error}") from None
     return resolved
@@ -182,10 +180,10 @@ def plan_bench(
     return Workload(ONE_POD, ("bench", *kept, *words), command), notes
 
 
-def _resolve_on(machine: Machine, choices: Mapping[str, Any], preset: str | None) -> Choice[Any]:
+def _choose_on(machine: Machine, job: Request, choices: Mapping[str, Any], preset: str | None) -> Choice[Any]:
     if preset is None:
-        return resolve_strategy(choices, machine)
+        return choose(replace(job, choices=choices), {POD: machine})
     dataset = str(choices.get("dataset", PRESETS.get(preset, {}).get("dataset", SYNTHETIC)))
     if dataset.partition(":")[0] in WITH_NAME:  # only the image holds it: the rest is checked with synthetic data
         choices = {**{name: value for name, value in choices.items() if name not in _OF_DATA}, "dataset": SYNTHETIC}
-    return resolve(choices, machine, preset)
+    return choose(replace(job, choices={**choices, "preset": preset}), {POD: machine})

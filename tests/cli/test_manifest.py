@@ -294,7 +294,7 @@ REFUSED = [
     (["--timeout", "0"], "--timeout 0: must be positive"),
     (["-x", "TF_CONFIG={}"], "--env TF_CONFIG: tfdist sets it for every task"),
     (["-x", "TFDIST_INDEX=1"], "--env TFDIST_INDEX: the manifest sets it; omit it"),
-    (["-x", "TF_USE_LEGACY_KERAS=0"], "--env TF_USE_LEGACY_KERAS: the built-in training sets it; use --keras 2 or 3"),
+    (["-x", "TF_USE_LEGACY_KERAS=0"], "--env TF_USE_LEGACY_KERAS=0: the built-in training sets it; use --keras 2 or 3"),
     (["--devices", "2"], "--devices 2: without GPUs MultiWorkerMirroredStrategy uses one device of each worker"),
     (["--devices", "2", "--gpus", "4"], "--devices 2: a worker uses all of its --gpus 4; omit --devices"),
     (["--ps", "1", "--gpus", "2"], "--gpus 2: the chief has no GPU, and plans for one device of each worker then; use --"),
