@@ -83,6 +83,7 @@ def test_what_a_launch_writes_fits(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_what_a_bench_writes_fits(tmp_path):
     words = [
         "--suite",

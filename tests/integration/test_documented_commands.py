@@ -209,7 +209,13 @@ def _played(folder, monkeypatch):
 
 
 @pytest.mark.usefixtures("_played")
-@pytest.mark.parametrize("line", documented(), ids=" ".join)
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=pytest.mark.thorough if "--burn" in line else (), id=" ".join(line))
+        for line in documented()
+    ],
+)
 def test_a_documented_command_works(line, folder, monkeypatch, capfd):
     succeeded, err = works(line, folder, monkeypatch, capfd)
     assert succeeded, err

@@ -69,7 +69,8 @@ def test_a_training_and_export_import_no_module_of_the_working_folder(folder: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", ["colon", pytest.param("", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("search", ["colon", ""])
 def test_doctor_and_collectives_import_no_module_of_the_working_folder(folder: Path, search: str) -> None:
     env = {"PYTHONPATH": SEARCH[search] or ""}
     run(folder, "doctor", env=env)

@@ -160,7 +160,7 @@ LIMIT = 150
 
 
 @pytest.mark.slow
-@pytest.mark.core
+@pytest.mark.thorough
 def test_idle_connections_take_no_descriptor_that_the_run_needs(odd_folder):
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "tfdist.cli", "launch", "--metrics", f":{port}", "--max-restarts", "1"]
