@@ -60,7 +60,7 @@ class Request:
     """Fields of CollectiveSpec: its tasks measure that instead of training; None: they train."""
     cwd: str = ""
     """Working folder of the tasks of the user's own program; empty: the current one."""
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """The launcher's variables."""
 
     @property

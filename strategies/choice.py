@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
@@ -82,7 +82,7 @@ class StrategyChoice:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": FORMAT, **vars(self)}  # plain values, so that nothing need be copied
 
     def to_env(self) -> dict[str, str]:
         """The environment variable that passes it to a task."""
