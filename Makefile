@@ -78,7 +78,7 @@ test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in 
 test-tensorflows: ## Run `make check` and the table of Keras support on TensorFlow 2.21 and the newest 2.22, pre-releases too, in .venv-tf-2.21 and .venv-tf-2.22
 	tests/tensorflows.sh
 
-check: format-check lint types ## Formatting, lint, types, and tests of each kind, what CI runs beside release-check: about 14 minutes
+check: format-check lint types ## Formatting, lint, types, and tests of each kind, what CI runs beside release-check: about 13 minutes
 	$(PYTEST) -m "not thorough or core"
 
 format: install ## Format the code and fix what the linter can fix
