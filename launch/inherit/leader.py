@@ -209,13 +209,18 @@ class Gathering:
             until: whether to wait no longer.
         """
         message = self._failed or failure(reason, self._task)
-        told = {self._failed.get("by", "")}
+        told = set[str]()
         deadline = time.monotonic() + seconds
         while True:
             for peer in [peer for peer in self._peers if peer.task and peer.task not in told]:
                 self._send(peer, message)
                 told.add(peer.task)
-            if self._went or told >= self._expected or time.monotonic() >= deadline or until():
+            if (
+                self._went
+                or told | {message.get("by", "")} >= self._expected
+                or time.monotonic() >= deadline
+                or until()
+            ):
                 return
             self._serve()
 
