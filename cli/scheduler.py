@@ -1,4 +1,4 @@
-"""Between the commands sbatch and manifest, which print how a scheduler runs another command, and that one."""
+"""What passes from sbatch and manifest, which print how a scheduler runs another command, to that command."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

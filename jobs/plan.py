@@ -1,4 +1,4 @@
-"""From what is asked to a job, the only way there is. Starts nothing; what is planned again is planned here.
+"""The only way from what is asked to a job. Starts nothing; what is planned again is planned here.
 
     Request   what was asked                                                   jobs/request.py
     Machines  where: described by agents, or imagined before any is connected  jobs/host_selection.py, launch/machine.py
@@ -82,9 +82,11 @@ def plan(request: Request, machines: Machines, before: Planned | None = None) ->
         choice, program = _continued(before.choice, request), before.program
     job = job_of(whole, choice.spec, program, hosts)
     job, task_notes = _task_of(job, choice.spec, request)
-    saved = _saving(job, choice.spec, request) if before is None else before.checkpointing
-    if before is None:  # a task that was named may not come back after a restart
-        output_tasks(request.output, job)
+    if before is None:
+        saved = _saving(job, choice.spec, request)
+        output_tasks(request.output, job)  # only now: a task that was named may not come back after a restart
+    else:
+        saved = before.checkpointing
     saved = _in_folder(saved, request)
     job = _with_folders(job, choice.spec, saved, request)
     busy = () if request.dry_run or request.paced else busy_warnings(job, machines)

@@ -185,10 +185,8 @@ class Inbox:
     @property
     def interrupted(self) -> Interrupted | None:
         """The first signal that was not delivered yet."""
-        for arrival in tuple(self._signals)[:1]:
-            if isinstance(arrival.message, Interrupted):
-                return arrival.message
-        return None
+        message = self._signals[0].message if self._signals else None
+        return message if isinstance(message, Interrupted) else None
 
     def drop_from(self, host: Host) -> None:
         """Deliver no message that has come from this host so far: its next ones are from another agent."""

@@ -74,16 +74,12 @@ class NameSearch(Thread):
                 self._stop_search.wait(RETRY_S)
 
 
-def no_signal() -> None:
-    """No signal has come before."""
-
-
 def meet(
     rendezvous: Rendezvous,
     timeout_s: float,
     report: Callable[[str], None],
     problem: TfdistError | None = None,
-    earlier: Callable[[], Interrupted | None] = no_signal,
+    earlier: Callable[[], Interrupted | None] = lambda: None,
 ) -> None:
     """Return when all tasks of the cluster have reported; at once if there is nothing to wait for.
 
@@ -131,7 +127,7 @@ class _Wait:
     timeout_s: float
     report: Callable[[str], None]
     problem: TfdistError | None = None
-    earlier: Callable[[], Interrupted | None] = no_signal
+    earlier: Callable[[], Interrupted | None] = lambda: None
     signals: SimpleQueue[Interrupted] = field(default_factory=SimpleQueue)
     missing: str = "the other tasks"
     started_at: float = field(default_factory=time.monotonic)
