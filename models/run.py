@@ -18,7 +18,6 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.rejoin import HostChoice
-from tfdist.launch.supervision.run_tasks import launch
 from tfdist.launch.text import replace_surrogates
 from tfdist.launch.this_command import this_command
 from tfdist.launch.typed_json import with_texts
@@ -61,6 +60,8 @@ def run_training(
     Raises:
         TfdistError: no process was started.
     """
+    from tfdist.launch.supervision.run_tasks import launch  # what watches tasks: a dry run is shown without it
+
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     trains = type(spec) is not StrategyChoice  # otherwise it is the user's own program
     evaluations: list[Evaluation] = []

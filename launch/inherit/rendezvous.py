@@ -133,9 +133,8 @@ class _Wait:
     started_at: float = field(default_factory=time.monotonic)
     reported_at: float = field(default_factory=time.monotonic)
 
-    @property
-    def interrupted(self) -> Interrupted | None:
-        """A signal that has come; None: none has."""
+    def take_signal(self) -> Interrupted | None:
+        """The next signal that has come; None: none has."""
         if (earlier := self.earlier()) is not None:
             return earlier
         return None if self.signals.empty() else self.signals.get()
@@ -157,7 +156,7 @@ class _Wait:
         """
         self.missing = missing or self.missing
         now = time.monotonic()
-        if (interrupted := self.interrupted) is not None:
+        if (interrupted := self.take_signal()) is not None:
             raise TfdistError("interrupted before any task was started", SIGNALS + interrupted.signal)
         if self.problem is not None and (heard or now - self.started_at >= TELL_S):
             raise self.problem
@@ -184,7 +183,7 @@ def _lead(gathering: Gathering, names: NameSearch, wait: _Wait) -> None:
         )
     except TfdistError as error:
         if error.exit_code < SIGNALS:
-            gathering.fail(str(error), min(TELL_S, wait.left_s), lambda: wait.interrupted is not None)
+            gathering.fail(str(error), min(TELL_S, wait.left_s), lambda: wait.take_signal() is not None)
         raise
 
 
