@@ -126,6 +126,7 @@ def measured(folder):
     return files.path
 
 
+@pytest.mark.slow
 def test_a_report_is_written_again_from_the_lines_alone(measured, capsys):
     assert run(["report", "done"]) == 0
     out = capsys.readouterr().out

@@ -342,6 +342,7 @@ def test_a_closed_or_full_stdout_is_no_traceback():
     assert "No space left on device; free some space" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_job_is_no_failure_if_its_reader_has_read_enough():
     command = f"{shlex.quote(sys.executable)} -m tfdist.cli launch -- sh -c 'sleep 0.5; echo a; sleep 0.5; echo b'"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | head -0"], capture_output=True, text=True)

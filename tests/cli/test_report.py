@@ -65,6 +65,7 @@ def test_a_joint_report_replaces_none(bench: Path, tmp_path: Path, capsys: pytes
     assert (tmp_path / "both" / "report.md").exists()
 
 
+@pytest.mark.slow
 def test_any_measured_arm_can_be_the_baseline(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rank = RankRecord("worker-0", "box", 1, (), (Window(10, 640, 4.0, 0.5),), {}, 640, 10)
     save_record(bench, Record("slow", 1, TrainingSpec(xla=True).to_json(), "ok", "", 0, ranks=(rank,), order=2))

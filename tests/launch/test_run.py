@@ -347,6 +347,7 @@ def test_an_agent_on_another_host_stops_its_tasks_without_heartbeats_from_the_la
     assert not psutil.pid_exists(agent_pid)
 
 
+@pytest.mark.slow
 def test_an_agent_exits_even_if_nothing_reads_its_output():
     many = Start("worker-0", (sys.executable, "-S", "-c", "print('x' * 1000000)"), {}, "/", (), None)
     messages = Configure(1.0, launcher_timeout_s=1.0), Heartbeat(time.time()), many

@@ -209,6 +209,7 @@ def in_turns(tmp_path: Path, make_record: MakeRecord) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_report_on_turns_lists_repeated_ones(in_turns: Path) -> None:
     report = make_report([in_turns])
     write_page(report, in_turns)

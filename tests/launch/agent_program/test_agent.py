@@ -58,6 +58,7 @@ def slow_nvidia_smi(tmp_path, script, code=""):
     return stand_in(tmp_path, "nvidia-smi", script), source
 
 
+@pytest.mark.slow
 def test_heartbeats_come_while_a_slow_nvidia_smi_delays_the_description(tmp_path, survivors):
     env, source = slow_nvidia_smi(tmp_path, "trap '' TERM; sleep 600 & wait")
     with real_agent(env=env, source=source) as agent:
@@ -70,6 +71,7 @@ def test_heartbeats_come_while_a_slow_nvidia_smi_delays_the_description(tmp_path
     assert survivors() == []
 
 
+@pytest.mark.slow
 def test_a_command_that_cannot_be_killed_delays_neither_the_description_nor_the_end(tmp_path):
     env, source = slow_nvidia_smi(tmp_path, "echo $$ > $TMP_FOLDER/pid; exec sleep 600", WITHOUT_SIGKILL)
     with real_agent(env=env | {"TMP_FOLDER": str(tmp_path)}, source=source, grace_s=60) as agent:
@@ -211,6 +213,7 @@ def test_sigkill_reaches_the_whole_group(survivors):
         wait_until(lambda: len(survivors()) == 2)  # the agent and its parent
 
 
+@pytest.mark.slow
 def test_children_that_outlive_a_stopped_task_are_ended_at_once(survivors):
     polite = "import time; print('ready', flush=True); time.sleep(600)"
     code = (
@@ -237,6 +240,7 @@ SAVES = (
 )
 
 
+@pytest.mark.slow
 def test_a_program_in_a_shell_has_the_grace_period_and_its_last_words_come_before_the_exit(survivors):
     script = 'PYTHON=$0; "$PYTHON" -S -c "$1"; exit'
     with real_agent() as agent:
@@ -353,6 +357,7 @@ def test_the_grace_of_the_last_stop_counts_for_the_clean_up(survivors):
     assert survivors() == []
 
 
+@pytest.mark.slow
 def test_a_silent_launcher_ends_the_tasks_after_the_configured_time(survivors):
     with real_agent() as agent:
         agent.start(STUBBORN)
@@ -578,6 +583,7 @@ def test_the_agent_cleans_up_if_its_parent_is_killed(survivors):
 # --- ports, events and output
 
 
+@pytest.mark.slow
 def test_a_server_that_listens_is_reported_once():
     serve = (
         "import os, socket, sys\n"

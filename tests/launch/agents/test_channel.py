@@ -135,6 +135,7 @@ def test_a_frozen_agent_blocks_neither_sending_nor_closing():
     assert "to frozen" not in threads()
 
 
+@pytest.mark.slow
 def test_a_silent_channel_is_closed_without_waiting(survivors):
     inbox = Inbox()
     channel = Channel(host("frozen"), inbox)

@@ -38,6 +38,7 @@ def test_waiting_ends_without_progress(unread):
     unread.rest()
 
 
+@pytest.mark.slow
 def test_a_slow_reader_gets_everything(unread):
     text = "x" * (1 << 17)
     unread.stream.write(text)

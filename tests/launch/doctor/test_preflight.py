@@ -281,6 +281,7 @@ def test_the_folder_of_this_machine_is_checked_too(tmp_path, monkeypatch):
 # --- links
 
 
+@pytest.mark.slow
 def test_a_link_is_measured_between_two_agents():
     with connect([ONE, TWO]) as fleet:
         links = measure_neighbours(fleet, [ONE, TWO])

@@ -43,6 +43,7 @@ def test_a_turn_reports_each_step_once() -> None:
     assert times.take()["done"] == []
 
 
+@pytest.mark.slow
 def test_a_window_reports_the_own_time_of_some_steps_and_not_what_was_between_windows() -> None:
     def step(source: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         begun = stamp([source], gpus=False)

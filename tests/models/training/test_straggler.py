@@ -29,6 +29,7 @@ def test_in_one_process_a_slow_replica_is_found_by_its_number():
     assert [is_slow(context(default, StrategyName.ONE_DEVICE, slow=slow)) for slow in (0, 1)] == [True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("milliseconds", "factor", "share", "expected"),
     [(40.0, 1.0, 1.0, 0.06), (0.0, 3.0, 1.0, 0.06), (40.0, 3.0, 0.0, 0.02)],
