@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from tfdist.bench.plan import PlannedRun, extended, interleave, spread
+from tfdist.bench.plan import PlannedRun, extended, interleave, spread, start_of
 from tfdist.bench.statistics import FLOOR
 from tfdist.bench.suites.arm import LONGEST_NAME
 from tfdist.bench.suites.suite import Suite, parse_suite
@@ -53,6 +53,11 @@ class BenchFile:
     """Starts are added until half of each ratio's interval is at most this share of it; None: none are."""
     most_starts: PositiveInt = 200
     """No more are added then."""
+    looks: PositiveInt = 1
+    """Starts after each of which arms are dropped that are slower for sure, and the bench may end, see `adaptive`; they
+    share the error of the report. 1: every arm is measured to the end."""
+    slower: tuple[str, ...] = ()
+    """The arms that a look found to be slower than the best for sure."""
     fail_slower: Annotated[float, Between(0, 1)] | None = None
     """The bound of the gate on versions; None: there is none."""
 
@@ -68,7 +73,23 @@ class BenchFile:
         ends = extended(self.ends, rounds)
         suite = replace(self.suite, rounds=rounds, incarnations=len(ends))
         plan = interleave([arm.name for arm in suite.arms], rounds, suite.seed, suite.version_pairs)
+        plan = tuple(run for run in plan if run.arm not in self.dropped or run.round <= self._last_round[run.arm])
         return replace(self, suite=suite, plan=plan, last_rounds=ends)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """The arms that are not measured to the end, each with the number of starts after which it was dropped."""
+        last = self._last_round.items()
+        return {arm: start_of(round, self.ends) + 1 for arm, round in last if round < self.suite.rounds}
+
+    def without(self, arms: Collection[str], starts: int) -> "BenchFile":
+        """The bench that measures these arms in this number of starts only."""
+        end = self.ends[starts - 1]
+        return replace(self, plan=tuple(run for run in self.plan if run.arm not in arms or run.round <= end))
+
+    @property
+    def _last_round(self) -> Mapping[str, int]:
+        return {run.arm: run.round for run in self.plan}
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""

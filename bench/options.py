@@ -38,6 +38,7 @@ class ScalingSweep:
             "name": f"{self.strategy}-scaling",
             "description": f"Compares {self.strategy} on {', '.join(map(str, self.counts))} {key} with one device.",
             "baseline": one,
+            "all": True,
             "defaults": {"evaluate": False, "dataset": "synthetic"},
             "arms": [{"name": one, "strategy": one}, *arms],
         }
@@ -90,6 +91,10 @@ class BenchOptions:
     incarnations: int | None = None
     isolated: bool = False
     budget_s: float | None = None
+    all: bool = False
+    """Measure every arm to the end."""
+    equal: float | None = None
+    """The share within which arms count as equally fast, see `Suite.equal`."""
     precision: float | None = None
     """Add starts until half of each ratio's interval is at most this share of it."""
     program: tuple[str, ...] = ()
@@ -107,7 +112,7 @@ class BenchOptions:
     @property
     def changes(self) -> dict[str, Any]:
         """Fields of the suite with the values that the user gave."""
-        names = ("rounds", "seed", "turn_s", "incarnations", "isolated", "explain", "baseline")
+        names = ("rounds", "seed", "turn_s", "incarnations", "isolated", "explain", "baseline", "all", "equal")
         given = {name: getattr(self, name) for name in names}
         return {name: value for name, value in given.items() if value is not None and value is not False}
 

@@ -75,7 +75,8 @@ def run(
 def run_options(options: "BenchOptions", machines: "Machines", hooks: "RunnerHooks") -> Path:
     """Run a bench on these machines and write its report; returns its folder, and raises, as `run`."""
     from tfdist.bench.report.write import report_bench
-    from tfdist.bench.session import prepare, run_session
+    from tfdist.bench.run import run_session
+    from tfdist.bench.session import prepare
 
     session = prepare(options, machines)
     code = run_session(session, hooks)

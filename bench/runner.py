@@ -125,8 +125,14 @@ class TurnRunner:
         self.group = None
 
 
-More = Callable[[Set[str]], tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None]
-"""The bench with added starts, and their turns; None: nothing is added."""
+Left = Callable[[Set[str]], tuple[BenchFile, Sequence[Sequence[PlannedRun]]]]
+"""The bench, and the turns that are left by start, without those of these arms, which have failed."""
+
+
+def in_order(bench: BenchFile, incarnations: Sequence[Sequence[PlannedRun]]) -> Left:
+    """All of these turns, start after start."""
+    left = (incarnations[number:] for number in range(len(incarnations) + 1))
+    return lambda failed: (bench, next(left))
 
 
 def run_bench(
@@ -134,20 +140,18 @@ def run_bench(
     arms: Arms,
     root: Path,
     hooks: RunnerHooks,
-    incarnations: Sequence[Sequence[PlannedRun]],
+    left: Left,
     until: float | None = None,
-    more: More = lambda failed: None,
 ) -> int | None:
-    """Measure the turns of these incarnations. Every turn is saved when it ends, whatever happens later.
+    """Measure start after start until none is left. Every turn is saved when it ends, whatever happens later.
 
     Args:
         bench: the suite, and the command for the records.
         arms: of the suite, on these machines.
         root: the folder of the bench.
         hooks: from outside.
-        incarnations: the turns that are left, in order, by the start of the processes that measures them.
+        left: asked before each start, which is the first one that it returns.
         until: monotonic time after which no round starts.
-        more: what to measure after these, and again after that, without these arms, which have failed.
 
     Returns:
         The number of the signal that interrupted the bench, or None.
@@ -162,9 +166,9 @@ def run_bench(
             choices = {**arm.choices, **command}
             refused = Record(arm.name, 1, choices, RecordStatus.REFUSED, reason, ExitCode.USAGE, hosts=arm.hosts)
             append_line(BenchPaths(root).records, dumps(refused.to_json()))
-    run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until, more=more)
+    run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until, left=left)
     fix = f"free space, or make it writable, then continue with --resume {root}"
-    return run.run(partial(run.measure, incarnations), fix)
+    return run.run(run.measure, fix)
 
 
 @dataclass(kw_only=True)
@@ -172,7 +176,7 @@ class _BenchRun(TurnRunner):
     bench: BenchFile
     arms: Arms
     until: float | None
-    more: More
+    left: Left
     failed: set[str] = field(default_factory=set)
     """Arms that ended too early; they are not started again."""
     pending: list[PlannedRun] = field(default_factory=list)
@@ -194,18 +198,16 @@ class _BenchRun(TurnRunner):
         lasting = [turn for turn in turns if accuracy_of(turn.observed) is None]
         self.groups = {PlannedRun(turn.round, turn.arm): turn.group for turn in lasting}
 
-    def measure(self, incarnations: Sequence[Sequence[PlannedRun]]) -> None:
-        self.pending = [run for runs in incarnations for run in runs]
-        self.starts_left = len(self.pending) if self.bench.suite.isolated else len(incarnations)
-        for runs in incarnations:
+    def measure(self) -> None:
+        while (asked := self.left(self.failed))[1]:
+            self.bench, incarnations = asked
+            self.pending = [run for runs in incarnations for run in runs]
+            self.starts_left = len(self.pending) if self.bench.suite.isolated else len(incarnations)
             if self.bench.suite.isolated:
-                self._measure_isolated(runs)
+                self._measure_isolated(incarnations[0])
             else:
                 self.renew_templates()
-                self._measure_incarnation(runs)
-        if longer := self.more(self.failed):
-            self.bench, incarnations = longer
-            self.measure(incarnations)
+                self._measure_incarnation(incarnations[0])
 
     def _measure_isolated(self, runs: Sequence[PlannedRun]) -> None:
         """Restart the processes of an arm for each turn."""

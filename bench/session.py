@@ -1,25 +1,20 @@
 """One `tfdist bench` from its options to its exit code: a new one or one that is resumed, checked first, then run."""
 
-import time
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
-from math import ceil, isfinite, log1p
+from math import ceil, log1p
 from pathlib import Path
 
-from tfdist.bench.against import MOST_STARTS, PRECISION, base_version, check_base
-from tfdist.bench.collectives.results import Sweep, copy_collectives, holds_collectives, read_collectives
+from tfdist.bench.against import MOST_STARTS, PRECISION, check_base
+from tfdist.bench.collectives.results import Sweep, holds_collectives, read_collectives
 from tfdist.bench.compare.gate import LONGEST, NOISY, gate_needs
-from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, only_writer, read_bench, slug
-from tfdist.bench.group import FAILURES, NO_TRACES, Traces, plan_traces
-from tfdist.bench.noise import FEWEST_SURE
+from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
+from tfdist.bench.group import NO_TRACES, Traces, plan_traces
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
 from tfdist.bench.plan import PlannedRun, beside, fitting_rounds, fitting_starts, incarnations, interleave, seconds_left
 from tfdist.bench.reading import read_folder
-from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.report.summary import statistics_of
-from tfdist.bench.runner import RunnerHooks, run_bench
 from tfdist.bench.same_arms import floor_on, machine_name
 from tfdist.bench.statistics import ERROR, Pair
 from tfdist.bench.suites.arms import Arms, resolve_arms
@@ -27,13 +22,12 @@ from tfdist.bench.suites.command import check_complete, check_measures
 from tfdist.bench.suites.explain import explained
 from tfdist.bench.suites.suite import Suite, adjust, load_suite
 from tfdist.bench.until import accuracy_of, completed, done_runs
-from tfdist.launch.errors import ExitCode, TfdistError
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import program_of
-from tfdist.launch.json_files import save_json
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.text import counted, duration, percent
-from tfdist.models.record import Record, RecordStatus
+from tfdist.models.record import Record
 
 
 def read_resumable(root: Path, hosts: tuple[str, ...]) -> BenchFile:
@@ -189,6 +183,11 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
         sure = f"until each ratio is known to within {100 * bench.precision:.2g}%{end}"
         note = f"more starts follow, up to {bench.most_starts} of each arm, {sure}"
         session = replace(session, notes=(*session.notes, note))
+    if options.equal is not None and not _adapts(bench.suite):
+        what = f"--equal {percent(options.equal)}: every arm of this bench is measured to the end"
+        raise TfdistError(f"{what}; omit it, or --all, --isolated or --against")
+    if _adapts(bench.suite) and options.resume is None:
+        bench = replace(bench, looks=bench.suite.incarnations)
     session = replace(session, bench=bench)
     if options.trace:
         traces = plan_traces(session.root, session.arms)
@@ -213,6 +212,11 @@ def _with_stop(session: Session, options: BenchOptions) -> BenchFile:
         starts, precision = _needed(suite, session.arms, bench.fail_slower, bench.floor)
         return replace(bench, precision=precision, most_starts=NOISY * starts)
     return replace(bench, precision=None if options.budget_s else PRECISION, most_starts=MOST_STARTS)
+
+
+def _adapts(suite: Suite) -> bool:
+    """Whether arms are dropped between its starts, whose figures are compared by turns of equal length."""
+    return not (suite.all or suite.isolated or suite.version_pairs or suite.until_accuracy)
 
 
 def _new(options: BenchOptions, machines: Machines) -> Session:
@@ -329,87 +333,15 @@ def _check_precision(precision: float, session: Session) -> None:
     option = f"--precision {percent(precision)}"
     if not session.pairs:
         raise TfdistError(f"{option}: only one arm can run here, and has no ratio; add arms, or omit it")
-    least = float(ndtri(1 - _error(session.pairs, bool(session.bench.suite.version_pairs)) / 2)) * session.bench.floor
+    least = (
+        float(ndtri(1 - interval_error(session.pairs, bool(session.bench.suite.version_pairs)) / 2))
+        * session.bench.floor
+    )
     if log1p(precision) <= least:
         what = f"ratios of equal arms differ by up to {100 * least:.2g}%, however long they are measured"
         raise TfdistError(f"{option}: {what}; give at least {ceil(100 * least) + 1}%")
 
 
-def half_widths(root: Path, pairs: Sequence[Pair], versions: bool) -> Mapping[str, float]:
-    """Half of the 95 % interval of each ratio, as a share of the ratio, by arm; infinite without an interval.
-
-    Each interval is that of its ratio alone: unlike in a report, none is wider because there are several. Those of
-    `versions` are as wide as a report on equal versions shows them. Arms that failed, which get no more turns, and
-    those without a turn are missing.
-    """
-    folder = read_folder(root, "")
-    arms = [arm for arm in arms_of([folder]) if arm.rates]
-    alive = {arm.arm for arm in arms if {record.status for record in arm.records} == {RecordStatus.OK}}
-    statistics = statistics_of(arms, [folder])
-    pairs = [pair for pair in pairs if alive.issuperset(pair)]
-    error = _error(pairs, versions)
-    return {arm: statistics.ratio(arm, baseline).half_width(error) for arm, baseline in pairs}
-
-
-def _error(pairs: Sequence[Pair], versions: bool) -> float:
+def interval_error(pairs: Sequence[Pair], versions: bool) -> float:
+    """The error of the interval of each of these ratios, which --precision is about."""
     return ERROR / max(len(pairs), 1) if versions else ERROR
-
-
-def _more(session: Session, hooks: RunnerHooks, until: float | None, failed: Set[str]) -> Session | None:
-    """The bench with one more start; None: its ratios are sure enough, or no start fits before `until`.
-
-    Args:
-        failed: arms that are not started again.
-    """
-    precision, suite = session.bench.precision, session.bench.suite
-    if precision is None or suite.incarnations >= session.bench.most_starts:
-        return None
-    pairs = [pair for pair in session.pairs if failed.isdisjoint(pair)]
-    widths = half_widths(session.root, pairs, bool(suite.version_pairs))
-    if not widths:
-        return None
-    widest = max(widths, key=widths.__getitem__)
-    if widths[widest] <= precision and suite.incarnations >= FEWEST_SURE:
-        return None
-    bench = session.bench.with_rounds(suite.rounds + session.bench.ends[0])
-    longer = Session(session.root, bench, session.arms)
-    start_s = seconds_left(longer.incarnations[-1:], longer.arms.specs, bench.suite)
-    if until is not None and time.monotonic() + start_s > until:
-        return None
-    known = f"is known to within {widths[widest]:.1%}" if isfinite(widths[widest]) else "is not known yet"
-    hooks.progress.note(f"the ratio of {widest} {known}: one more start")
-    return longer
-
-
-def run_session(session: Session, hooks: RunnerHooks) -> int:
-    """Execute the runs that are left and return the exit code.
-
-    0: no arm failed; 1: an arm failed; 130 or 143: interrupted. Every record is saved in each case.
-    """
-    until = None if session.budget_s is None else time.monotonic() + session.budget_s
-    hooks = replace(hooks, traces=session.traces)
-    with only_writer(session.root), base_version(session.bench.suite.against) as version:
-        try:
-            save_json(BenchPaths(session.root).bench, session.bench.to_json())
-            if session.collectives is not None:
-                copy_collectives(session.collectives, BenchPaths(session.root).collectives)
-        except OSError as error:
-            raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
-        if version is not None:
-            bases = [base for _, base in session.bench.suite.version_pairs]
-            session = replace(session, arms=session.arms.with_version(version, bases))
-
-        def more(failed: Set[str]) -> tuple[BenchFile, Sequence[Sequence[PlannedRun]]] | None:
-            nonlocal session
-            longer = _more(session, hooks, until, failed)
-            if longer is None:
-                return None
-            session = longer
-            save_json(BenchPaths(session.root).bench, session.bench.to_json())
-            return session.bench, session.incarnations[-1:]
-
-        signal = run_bench(session.bench, session.arms, session.root, hooks, session.incarnations, until, more)
-    if signal is not None:
-        return 128 + signal
-    failed = any(record.status in FAILURES for record in read_folder(session.root, "").records)
-    return ExitCode.FAILED if failed else ExitCode.SUCCESS

@@ -107,7 +107,7 @@ class Estimate:
 
     def interval(self, error: float) -> Interval | None:
         """The interval of the images/s or the ratio; None without a variance, or if it is too wide to say anything."""
-        half = self._half(error)
+        half = self.half(error)
         return Interval(math.exp(self.log - half), math.exp(self.log + half), 1 - error) if half < _WIDEST else None
 
     def half_width(self, error: float = ERROR) -> float:
@@ -124,14 +124,17 @@ class Estimate:
             return None
         least = math.log(_LEAST_ERROR)
         size = abs(self.log)
-        if self._half(_LEAST_ERROR) <= size:
+        if self.half(_LEAST_ERROR) <= size:
             return _LEAST_ERROR
         if not size:
             return 1.0
-        return math.exp(brentq(lambda error: self._half(math.exp(error)) - size, least, 0.0))
+        return math.exp(brentq(lambda error: self.half(math.exp(error)) - size, least, 0.0))
 
-    def _half(self, error: float) -> float:
-        """Half of the interval of the logarithm: the floor is added in quadrature, whatever its degrees of freedom."""
+    def half(self, error: float) -> float:
+        """Half of the interval of the logarithm, infinite without a variance.
+
+        The floor is added in quadrature, whatever its degrees of freedom.
+        """
         from scipy.special import ndtri, stdtrit  # slow to import, and not needed by a launch
 
         if self.variance is None:
@@ -189,7 +192,7 @@ class Statistics:
         strictest = self.error / max(number, 1)
         found = []
         for arm, baseline in pairs:
-            ratio = math.exp(self._log(arm)) / math.exp(self._log(baseline))
+            ratio = math.exp(self.log(arm)) / math.exp(self.log(baseline))
             interval = self.ratio(arm, baseline).interval(errors.get(_unordered(arm, baseline), strictest))
             rounds = min(len(self.rounds[arm]), len(self.rounds[baseline]))
             found.append(Comparison(ratio, interval, rounds, number, self.least_of(arm, baseline)))
@@ -212,13 +215,13 @@ class Statistics:
         few = min(self._shared(arm), self._shared(baseline)) < FEWEST_ROUNDS
         known = noise is other_noise and row != other_row and not few
         variance = noise.of_ratio(row, other_row) if known else None
-        return Estimate(self._log(arm) - self._log(baseline), variance, self.floor)
+        return Estimate(self.log(arm) - self.log(baseline), variance, self.floor)
 
     def estimate(self, arm: str) -> Estimate:
         """The images/s of an arm with turns, given the rounds as they were, for calculations with several benches."""
         noise, row = self._noise_of[arm]
         enough = len(self.rounds[arm]) >= FEWEST_ROUNDS
-        return Estimate(self._log(arm), noise.of_figure(row) if enough else None)
+        return Estimate(self.log(arm), noise.of_figure(row) if enough else None)
 
     def odd_starts(self) -> Iterator[OddStart]:
         """The starts that differ from the others of their arm for sure, the most different first.
@@ -242,7 +245,8 @@ class Statistics:
         """Noise of the arms that each arm with a turn is connected with, and its index among them."""
         return {arm: (noise, row) for noise in self._noises for row, arm in enumerate(noise.design.arms)}
 
-    def _log(self, arm: str) -> float:
+    def log(self, arm: str) -> float:
+        """The natural logarithm of the figure of an arm with turns."""
         noise, row = self._noise_of[arm]
         return float(noise.figures[row])
 

@@ -14,7 +14,7 @@ from tfdist.bench.folder import BenchPaths, only_writer
 from tfdist.bench.plan import PlannedRun, incarnations, interleave, seconds_left, spread
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.runner import RunnerHooks, run_bench
+from tfdist.bench.runner import RunnerHooks, in_order, run_bench
 from tfdist.bench.session import Session
 from tfdist.bench.statistics import ArmVerdict, Comparison, Statistics
 from tfdist.bench.suites.arm import Arm
@@ -161,7 +161,7 @@ def _measure(
     plan = tuple(run for runs in blocks for run in runs)
     bench = replace(session.bench, suite=suite, plan=plan, last_rounds=ends)
     save_json(BenchPaths(session.root).bench, bench.to_json())
-    signal = run_bench(bench, session.arms, session.root, hooks, stage)
+    signal = run_bench(bench, session.arms, session.root, hooks, in_order(bench, stage))
     measured = [arm for arm in arms_of([read_folder(session.root, "")]) if arm.arm in arms]
     rates = {arm.arm: {block: rate for block, rate in arm.rates.items() if block.round > after} for arm in measured}
     if signal is None and not rates.get(arms[0]):

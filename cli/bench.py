@@ -15,8 +15,9 @@ from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
 from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
+from tfdist.bench.run import run_session
 from tfdist.bench.runner import RunnerHooks
-from tfdist.bench.session import Session, prepare, run_session
+from tfdist.bench.session import Session, prepare
 from tfdist.bench.statistics import Comparison, interval_of
 from tfdist.bench.suites.suite import built_in_suites
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
@@ -211,6 +212,12 @@ OPTIONS |= option_rows(
     ),
     isolated=(bool, "Restart an arm's processes for each turn, with no other arm alive. Slow."),
     budget=(Seconds, "As many starts and rounds as fit into this time, as 10m. With --rounds: at most that many."),
+    all=(bool, "Measure every arm to the end. Default: those that are slower for sure are dropped after a start."),
+    equal=(
+        str,
+        "End when each arm is slower than the best for sure, or surely not faster by more than this share. Default: "
+        "the suite's, or 5%.",
+    ),
     precision=(
         str,
         "Add starts until every ratio is known to within this share, as 3%, or --budget is used up.",
@@ -240,7 +247,7 @@ def bench_options(given: Mapping[str, Any], program: list[str] | None) -> BenchO
     values = {_FIELDS.get(name, name): value for name, value in given.items() if value is not None}
     values["patterns"] = tuple(values.get("patterns", ()))
     sweep = read_sweep(*(values.pop(name, None) for name in ("strategy", "devices", "workers")))
-    for name, flag in (("fail_slower", "--fail-slower"), ("precision", "--precision")):
+    for name, flag in (("fail_slower", "--fail-slower"), ("precision", "--precision"), ("equal", "--equal")):
         if name in values:
             values[name] = parse_share(values[name], flag)
     command = redact_command(this_command())

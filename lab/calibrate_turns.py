@@ -29,8 +29,9 @@ from tfdist.bench.mean import over_seeds
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
+from tfdist.bench.run import run_session
 from tfdist.bench.runner import RunnerHooks
-from tfdist.bench.session import prepare, run_session
+from tfdist.bench.session import prepare
 from tfdist.bench.statistics import Statistics
 from tfdist.bench.turns import Memory, plan_turn
 from tfdist.jobs.plan import Planned, plan
@@ -166,7 +167,9 @@ def equal_arms(root: Path, isolated: bool) -> Iterator[Figure]:
     """The same arm twice, in turns or each turn in fresh processes."""
     suite = root / "equal.toml"
     arms = "".join(f'[[arms]]\nname = "{name}"\nstrategy = "one-device"\n' for name in ("first", "second"))
-    suite.write_text(f'preset = "cpu"\nrounds = {ROUNDS}\nincarnations = 2\n[defaults]\ndataset = "synthetic"\n{arms}')
+    suite.write_text(
+        f'preset = "cpu"\nall = true\nrounds = {ROUNDS}\nincarnations = 2\n[defaults]\ndataset = "synthetic"\n{arms}'
+    )
     folder = root / ("fresh" if isolated else "turns")
     session = prepare(BenchOptions(suite=str(suite), out=folder, isolated=isolated), local_machines())
     started = time.monotonic()

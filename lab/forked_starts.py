@@ -22,8 +22,9 @@ from tfdist.bench.mean import over_seeds
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
+from tfdist.bench.run import run_session
 from tfdist.bench.runner import RunnerHooks
-from tfdist.bench.session import prepare, run_session
+from tfdist.bench.session import prepare
 from tfdist.launch.machine import local_machines
 from tfdist.models.throughput import throughput
 
@@ -32,6 +33,7 @@ ARMS = [f"{kind}/{number}" for kind in KINDS for number in (1, 2)]
 SUITE = """
 name = "starts"
 preset = "cpu"
+all = true
 rounds = {rounds}
 incarnations = {starts}
 turn = 1.5

@@ -45,6 +45,8 @@ class ArmRecords:
     """Complete if there is a record of a run, else the choices in the suite."""
     baseline: str | None
     """Name of the folder's arm with which all are compared; None: the one-device arm of the same work."""
+    dropped: str
+    """Why it was not measured to the end: `slower for sure after 1 of 4 starts`; empty: it was to be."""
 
     @property
     def label(self) -> str:
@@ -131,9 +133,14 @@ def arms_of(folders: Sequence[ResultFolder], baseline: str | None = None) -> tup
         for arm, records in grouped.items():
             spec = records[0].spec if records else choices[arm]
             planned = suite.rounds - skipped[arm] if suite else len(records)
+            why = ""
+            if folder.bench and (starts := folder.bench.dropped.get(arm)):
+                planned = folder.bench.ends[starts - 1]
+                reason = "slower for sure" if arm in folder.bench.slower else "not needed any more"
+                why = f"{reason} after {starts} of {counted(folder.bench.looks, 'start')}"
             label = folder.label if len(folders) > 1 else ""
             chosen = baseline or base_of.get(arm) or (suite.baseline if suite else None)
-            arms.append(ArmRecords(label, arm, tuple(records), planned, spec, chosen))
+            arms.append(ArmRecords(label, arm, tuple(records), planned, spec, chosen, why))
     return tuple(arms)
 
 

@@ -169,8 +169,8 @@ def summarize_report(
         rows[0].statistics,
         least=least_differences(rows, pairs),
         family=tuple(dict.fromkeys(_compared(rows))),
-        # shared by the comparisons within folders and those with each of them
-        error=ERROR / len(folders),
+        # shared by the comparisons within folders and those with each of them, and by the looks at a bench
+        error=ERROR / len(folders) / max(folder.bench.looks if folder.bench else 1 for folder in folders),
     )
     return summarize(folders, baseline, statistics), pairs
 

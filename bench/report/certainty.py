@@ -147,7 +147,7 @@ def _noises(rows: Sequence[ArmRow], pairs: Sequence[SamePair]) -> Iterator[tuple
     for most in equal:
         yield most, f"two equal arms (A/A) differed by up to {up_to(most)}"
     versions = [(row.label, row.one_device.label) for row in rows if row.has_base and row.one_device]
-    enough = [row for row in rows if row.rounds >= FEWEST_ROUNDS]
+    enough = [row for row in rows if row.rounds >= FEWEST_ROUNDS and not row.dropped]
     compared = versions or [(row.label, enough[0].label) for row in enough[1:]]
     twice = "" if equal else "; no arm was measured twice (A/A)"
     for pair in compared:

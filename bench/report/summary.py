@@ -282,8 +282,8 @@ def rank(rows: Sequence[ArmRow]) -> tuple[list[ArmRow], dict[str, str]]:
 
 
 def fastest(rows: Iterable[ArmRow]) -> ArmRow:
-    """The row with the most images/s."""
-    return max(rows, key=lambda row: row.rate)
+    """The row with the most images/s, of those that were measured to the end if there are any."""
+    return max(rows, key=lambda row: (not row.dropped, row.rate))
 
 
 def others_over(best: ArmRow, rows: Sequence[ArmRow]) -> list[tuple[ArmRow, Comparison]]:
@@ -307,7 +307,7 @@ def _status(arm: ArmRecords, wrong: str | None) -> tuple[str, str]:
     if bad and not (arm.measured and bad.status == RecordStatus.INTERRUPTED):
         return bad.status, bad.reason
     if arm.rounds >= arm.rounds_planned:  # with until_accuracy, a repeated start may need more
-        return RecordStatus.OK, ""
+        return RecordStatus.OK, arm.dropped
     if arm.measured:
         return PARTIAL, f"{arm.rounds} of {arm.rounds_planned} rounds"
     return NOT_RUN, "the bench ended before its first turn"

@@ -76,7 +76,7 @@ class _Choice:
         self.best = best = fastest(rivals)
         """The one with the most images/s."""
         self.others = others_over(best, rivals)
-        self.ties = [(row, of) for row, of in self.others if of.interval and of.verdict is not ArmVerdict.SLOWER]
+        self.ties = [(row, of) for row, of in self.others if of.interval and not _is_slower(row, of)]
         """The arms that are not measurably slower; none that cannot be compared."""
         self.group = sorted((best, *(row for row, _ in self.ties)), key=lambda row: -row.rate)
         self.able = [row for row in rows if row.status != RecordStatus.REFUSED]
@@ -110,7 +110,7 @@ class _Choice:
         if slower_arms := list(self._slower()):
             as_large = [row for row in self.able if row.devices in (None, self.best.devices)]
             yield f"Slower for sure: {alternatives(strategies_or_phrases(slower_arms, as_large), 'and')}."
-        if apart := [row.arm for row, of in self.others if not of.interval]:
+        if apart := [row.arm for row, of in self.others if not of.interval and not row.dropped]:
             yield f"Not compared with {self.best.arm}, for too few rounds in common: {shortened(apart)}."
 
     def _enough(self) -> VersusBaseline | None:
@@ -135,8 +135,7 @@ class _Choice:
         """The arms on as many devices that are surely slower, without those that equal one of the group (A/A)."""
         equal = [same_work(row) for row in self.group]
         for row, of in self.others:
-            slower = of.interval is not None and of.verdict is ArmVerdict.SLOWER
-            if slower and row.devices == self.best.devices and same_work(row) not in equal:
+            if _is_slower(row, of) and row.devices == self.best.devices and same_work(row) not in equal:
                 yield row
 
     def figures(self, certainty: Certainty) -> Iterator[KeyFigure]:
@@ -162,6 +161,11 @@ class _Choice:
             yield KeyFigure(f"{100 * independent.efficiency:.0f} %", ceiling)
         if certainty.reason:
             yield KeyFigure(up_to(certainty.within), f"how sure this is: {certainty.reason}")
+
+
+def _is_slower(row: ArmRow, than_best: Comparison) -> bool:
+    """Whether it is slower than the best for sure, by all turns or by those after which it was dropped."""
+    return bool(row.dropped) or (than_best.interval is not None and than_best.verdict is ArmVerdict.SLOWER)
 
 
 def _times(rows: Sequence[ArmRow]) -> str:

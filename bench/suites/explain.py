@@ -95,3 +95,12 @@ def _needs_phases(entry: _SuiteArm, known: Sequence[_SuiteArm]) -> bool:
         return entry.spec.get("dataset") == SYNTHETIC
     alike = [each for each in known if explainable(each.spec) and each.arm.hosts == entry.arm.hosts]
     return any(identity(entry.spec) == identity(reference(each.spec, Reference.INDEPENDENT)) for each in alike)
+
+
+def parts_of(suite: Suite, specs: Mapping[str, StrategyChoice], arms: Set[str]) -> set[str]:
+    """The arms of a suite with which the losses of these ones are explained, themselves included."""
+    known = [_SuiteArm(arm, _spec(arm, specs[arm.name])) for arm in suite.arms if arm.name in specs]
+    wanted = [each for each in known if each.arm.name in arms]
+    keys = {each.key for each in wanted}
+    keys |= {part.key for each in wanted if explainable(each.spec) for part in _needed(each, specs.keys())}
+    return {each.arm.name for each in known if each.key in keys}

@@ -62,6 +62,10 @@ class Suite:
     None: each arm gets all its turns."""
     baseline: str | None = None
     """The arm that all others are compared with, and beside which they are measured; None: the one-device arm."""
+    all: bool = False
+    """Every arm is measured to the end; False: those that are slower for sure are dropped after a start."""
+    equal: float = 0.05
+    """An arm is as fast as the best if it is surely not faster by more than this share."""
     against: str | None = None
     """An earlier version of the program, which each arm runs a second time; see `against.pinned`."""
 
@@ -163,6 +167,7 @@ def _check_amounts(suite: Suite, set_by: Callable[[str, Any], str]) -> None:
         *((key, 0 < value < inf, "a positive number of seconds") for key, value in seconds.items()),
         ("warmup", 0 <= suite.warmup_s < inf, "0 seconds or more"),
         ("turn", suite.turn_s < suite.timeout_s, f"shorter than the timeout of a turn, {suite.timeout_s:g}"),
+        ("equal", 0 < suite.equal < 1, "a share between 0 and 1, as 0.05"),
         ("turn", suite.turn_s >= suite.window_s, f"at least as long as a window, {suite.window_s:g}"),
     ):
         if not holds:

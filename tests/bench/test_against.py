@@ -16,8 +16,9 @@ from tfdist.bench.compare.gate import NOISY, gate_needs
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.report.build import make_report
+from tfdist.bench.run import run_session
 from tfdist.bench.runner import RunnerHooks
-from tfdist.bench.session import prepare, run_session
+from tfdist.bench.session import prepare
 from tfdist.bench.suites.arms import Version
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.jobs.plan import plan

@@ -18,7 +18,7 @@ from tfdist.bench.plan import PlannedRun, incarnations, interleave, start_order
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import summarize
-from tfdist.bench.runner import RunnerHooks, run_bench
+from tfdist.bench.runner import RunnerHooks, in_order, run_bench
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.suites.suite import parse_suite
 from tfdist.bench.until import completed
@@ -58,7 +58,7 @@ class Bench:
 
         groups = list(incarnations(self.plan, self.bench.ends))
         hooks = RunnerHooks(Notes(), self.fakes, traces=traces)
-        return run_bench(self.bench, self.arms, self.root, hooks, groups, until)
+        return run_bench(self.bench, self.arms, self.root, hooks, in_order(self.bench, groups), until)
 
     def turns(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.root / "turns.jsonl").read_text().splitlines()]

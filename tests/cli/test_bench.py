@@ -21,8 +21,9 @@ from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.summary import summarize
+from tfdist.bench.run import run_session
 from tfdist.bench.runner import RunnerHooks
-from tfdist.bench.session import Session, run_session
+from tfdist.bench.session import Session
 from tfdist.bench.suites.arms import resolve_arms
 from tfdist.bench.suites.suite import load_suite
 from tfdist.cli.command import run

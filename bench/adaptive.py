@@ -1,0 +1,124 @@
+"""What the starts of a bench so far decide: which arms are slower for sure, and whether more starts tell more. Pure.
+
+A bench is looked at after each start. Each look may be wrong in an equal part of `ERROR` (as in Pocock 1977, but by
+Bonferroni's bound, so that starts may depend on each other), and all pairs of competing arms share that part, because
+the figures that are compared also choose the best. So what is said at any look is wrong in at most `ERROR` of benches,
+whenever they end. Simulated in bench_results/calibration/adaptive.md.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfdist.bench.folder import BenchFile
+from tfdist.bench.report.certainty import same_pairs
+from tfdist.bench.report.summary import ArmRow, fastest, rank
+from tfdist.bench.statistics import ERROR, Statistics
+from tfdist.bench.suites.explain import parts_of
+from tfdist.strategies.choice import StrategyChoice
+
+FEWEST_STARTS = 3
+"""A bench does not end before, so that figures are means of several starts."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known of the arms that compete."""
+
+    best: str
+    """The one with the highest throughput."""
+    slower: tuple[str, ...] = ()
+    """Those that are slower for sure."""
+    open: tuple[str, ...] = ()
+    """Those that may be faster than the best by more than the margin, and are not slower for sure."""
+    hopeless: bool = False
+    """The starts that are left would decide none of `open`, if ratios and noise stay as they are."""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether more starts would change nothing."""
+        return self.hopeless or not self.open
+
+
+def look(
+    statistics: Statistics, rivals: Sequence[str], *, starts: int, planned: int, equal: float, pairs: int | None = None
+) -> Look:
+    """Compare these arms, at least one, after `starts` of `planned` starts.
+
+    Args:
+        statistics: of all turns so far.
+        rivals: the arms that compete, with turns; not those that were dropped before.
+        starts: starts so far.
+        planned: looks that share the error.
+        equal: the margin, as a share.
+        pairs: number of pairs of all arms that compete, dropped ones included; None: of `rivals`.
+    """
+    best = max(rivals, key=statistics.log)
+    pairs = math.comb(len(rivals), 2) if pairs is None else pairs
+    error = ERROR / planned / max(pairs, 1)
+    slower, undecided, hopeful = [], [], False
+    for arm in (arm for arm in rivals if arm != best):
+        ratio = statistics.ratio(arm, best)
+        behind, half = -ratio.log, ratio.half(error)
+        if behind > max(half, math.log1p(statistics.least_of(arm, best))):
+            slower.append(arm)
+        elif half - behind >= math.log1p(equal):
+            undecided.append(arm)
+            at_the_end = half * math.sqrt(starts / planned)
+            hopeful |= not behind <= at_the_end or at_the_end - behind < math.log1p(equal)
+    return Look(best, tuple(slower), tuple(undecided), bool(undecided) and not hopeful)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a bench does after a look."""
+
+    look: Look
+    dropped: tuple[str, ...]
+    """Arms that are not started again: nothing that is left to compare needs them."""
+    ends: bool
+
+
+def decide(
+    rows: Sequence[ArmRow], bench: BenchFile, starts: int, specs: Mapping[str, StrategyChoice]
+) -> Decision | None:
+    """What to do after this number of starts; None: nothing can be compared.
+
+    Args:
+        rows: the arms of the bench.
+        bench: its plan, without the arms that were dropped before.
+        starts: starts so far.
+        specs: of the arms that can run.
+    """
+    measured = [row for row in rows if row.measured]
+    ranked, unranked = rank(measured)
+    rivals = list(ranked)
+    if ranked and (one := fastest(ranked).one_device):  # whether distribution pays is an answer, too
+        rivals += [row for row in measured if row.label == one.label and row not in ranked]
+    alive = [row.label for row in rivals if row.label not in bench.slower]
+    if len(alive) < 2:
+        return None
+    pairs = math.comb(len(rivals), 2)
+    equal = bench.suite.equal
+    found = look(rows[0].statistics, alive, starts=starts, planned=bench.looks, equal=equal, pairs=pairs)
+    left = [row for row in ranked if row.label not in {*found.slower, *bench.slower}]
+    needed = {*unranked, *_compared(left), *_equal_pair(left, measured), bench.suite.baseline}
+    if bench.suite.explain:
+        needed |= parts_of(bench.suite, specs, {row.arm for row in left})
+    dropped = tuple(row.arm for row in measured if row.arm not in {*needed, *bench.dropped})
+    ends = bench.precision is None and starts >= FEWEST_STARTS and found.is_decided
+    return Decision(found, dropped, ends)
+
+
+def _compared(rows: Sequence[ArmRow]) -> Iterator[str]:
+    """These arms, and those that they are compared with."""
+    for row in rows:
+        yield row.label
+        yield from (versus.label for versus in (row.one_device, row.independent) if versus)
+
+
+def _equal_pair(left: Sequence[ArmRow], measured: Sequence[ArmRow]) -> set[str]:
+    """Two equal arms (A/A), which show the noise: of those that are left, if there are any."""
+    labels = {row.label for row in left}
+    pairs = [{pair.arm, pair.other} for pair in same_pairs(measured)]
+    return next((pair for pair in pairs if pair & labels), pairs[0] if pairs else set())
