@@ -188,7 +188,7 @@ def connected(values: Mapping[Arm, Mapping[Block, float]]) -> tuple[Design[Arm],
     return tuple(_design(tuple(each)) for each in sets.values())
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _design(turns: tuple[BlockTurn[Arm], ...]) -> Design[Arm]:
     """Cached with its matrices: a report fits several models to the same turns, a simulation thousands."""
     return Design(turns)
