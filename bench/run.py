@@ -109,8 +109,8 @@ class _Starts:
 def _news(decision: Decision, left_s: float) -> Iterator[str]:
     """What was decided, what is left to decide, and about how long that takes."""
     found = decision.look
-    if found.slower:
-        yield f"slower than {found.best} for sure: {shortened(found.slower)}"
+    if slower := [arm for arm in decision.dropped if arm in found.slower]:
+        yield f"not started again, as slower than {found.best} for sure: {shortened(slower)}"
     if others := [arm for arm in decision.dropped if arm not in found.slower]:
         yield f"not needed any more: {shortened(others)}"
     apart = f"{found.best} and {shortened(found.open)}"
