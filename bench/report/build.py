@@ -100,8 +100,8 @@ affects all arms alike.
   The one that is shown decides: an arm is faster or slower if its interval of the speed-up excludes 1, and equal arms
   (A/A) do not differ by as much. With fewer than 3 rounds there is no interval, and with fewer than 4 starts no verdict
   on less than 5 %.
-- **Dropped arms.** Without `--all`, arms that are slower than the best for sure after a start are not started again, and
-  the bench ends when nothing is left to decide. The looks after the starts share the 5 % of errors.
+- **Dropped arms.** Without `--all`, arms that are slower than the best for sure after a start are not started again,
+  and the bench ends when nothing is left to decide. The looks after the starts share the 5 % of errors.
 - **Speed-up** is images/s over the baseline's; **efficiency** is the same per device. `independent` runs as many
   one-device trainings side by side without exchange: efficiency against it shows the cost of the strategy itself.
 - **Sure to within** the largest of: the difference that two equal arms (A/A) may have, half of the interval of a ratio

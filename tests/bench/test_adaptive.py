@@ -1,4 +1,4 @@
-"""What a look at a bench decides, on figures with a known noise. What a bench does then: test_run.py."""
+"""What a look at a bench decides, on figures with a known noise. What a bench does then: test_run_session.py."""
 
 import math
 import random

@@ -16,7 +16,7 @@ from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.build import make_report
 from tfdist.bench.report.summary import ArmRow, summarize
-from tfdist.bench.run import run_session
+from tfdist.bench.run_session import run_session
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare
 from tfdist.launch.errors import TfdistError
