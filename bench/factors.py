@@ -1,0 +1,205 @@
+"""The combinations of a [matrix] that a bench need not measure: predicted from the effects of their factors. Pure.
+
+The model is a main-effects (additive) one, as in fractional factorial designs (Box, Hunter and Hunter, "Statistics for
+Experimenters", 2005): the logarithm of a combination's throughput is the sum of an effect of its value of each list.
+It is fitted by least squares to what was measured. It is often wrong: bfloat16 gains less where the exchange is what
+takes time. So it only decides what is measured next: all that may be the fastest by it, with room for its error, and a
+random sample as a check. A combination that was only predicted is never named the fastest.
+
+A bench measures `screen` in its first start, and after each start adds what `candidates` returns.
+"""
+
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import inf, log, log1p, sqrt
+from typing import TYPE_CHECKING
+
+from tfdist.bench.suites.arm import Arm
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+REACH = 0.15
+"""A combination is measured if its prediction is at most this share slower than the best arm."""
+MARGIN = 0.10
+"""A combination that is faster than its prediction by more than this share shows that the model does not hold."""
+CHECKS = 4
+"""Combinations that are measured as a check whatever their prediction."""
+FEWEST = 24
+"""A matrix of fewer combinations is measured whole: its screen and the checks would be most of it."""
+DEFAULT_ERROR = 0.10
+"""Standard error of a predicted logarithm, until FEWEST_MISSES combinations show another one."""
+FEWEST_MISSES = 3
+_NEGLIGIBLE = 1e-6
+"""A row that differs less from a sum of others says nothing new."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The throughput of a combination that was not measured."""
+
+    log: float
+    """Natural logarithm of images/s."""
+    error: float
+    """Its standard error: the root mean square of `misses`, or DEFAULT_ERROR."""
+
+
+def screen(arms: Sequence[Arm]) -> tuple[str, ...]:
+    """The arms of the first start, in their order: they tell the effect of every value.
+
+    Each arm that is not of a matrix; and of a matrix the combinations that differ from the first value in at most one
+    list, others only where those are missing. A matrix of fewer than FEWEST combinations is all in it.
+
+    Args:
+        arms: those that can run.
+    """
+    omitted = {name for matrix in _matrices(arms) if len(matrix.levels) >= FEWEST for name in matrix.beyond}
+    return tuple(arm.name for arm in arms if arm.name not in omitted)
+
+
+def predict(arms: Sequence[Arm], logs: Mapping[str, float]) -> Mapping[str, Prediction]:
+    """The combinations that were not measured, without those that have a value of unknown effect.
+
+    Args:
+        arms: as for `screen`.
+        logs: natural logarithm of images/s of each arm that was measured, from all starts so far.
+    """
+    found = misses(arms, logs).values()
+    error = sqrt(sum(miss * miss for miss in found) / len(found)) if len(found) >= FEWEST_MISSES else DEFAULT_ERROR
+    fits = [matrix.fit(matrix.measured(logs), matrix.levels.keys() - logs.keys(), logs) for matrix in _matrices(arms)]
+    return {name: Prediction(value, error) for fit in fits for name, value in fit.items()}
+
+
+def misses(arms: Sequence[Arm], logs: Mapping[str, float]) -> Mapping[str, float]:
+    """Log of the measured throughput over the predicted one, of each combination that the screen does not need.
+
+    The prediction is that of the screen alone, so that it does not contain what it is compared with.
+    """
+    found: dict[str, float] = {}
+    for matrix in _matrices(arms):
+        used = matrix.spanning(matrix.measured(logs))
+        found |= matrix.fit(used, set(matrix.measured(logs)).difference(used), logs)
+    return {arm.name: logs[arm.name] - found[arm.name] for arm in arms if arm.name in found}
+
+
+def holds(arms: Sequence[Arm], logs: Mapping[str, float]) -> bool:
+    """Whether no measured combination is faster than its prediction by more than MARGIN.
+
+    One that is slower is no reason to measure others: they are then further from the best than predicted.
+    """
+    return max(misses(arms, logs).values(), default=0.0) <= log1p(MARGIN)
+
+
+def candidates(
+    arms: Sequence[Arm],
+    logs: Mapping[str, float],
+    seed: int,
+    rivals: Collection[str] | None = None,
+    reach: float = REACH,
+    checks: int = CHECKS,
+) -> tuple[str, ...]:
+    """The combinations to measure next, in the order of the arms; empty: the others stay predictions.
+
+    Those whose prediction is within `reach` of the best arm, measured or predicted; those without a prediction, as far
+    as they make others possible; and the sample, which depends only on the seed. All, if the model does not hold.
+
+    Args:
+        arms: those that can run, without those that failed.
+        logs: as for `predict`.
+        seed: of the suite.
+        rivals: names of the arms of which one will be called the fastest; None, or none of `arms`: all.
+        reach: as a share.
+        checks: size of the sample, of which some may be measured anyway.
+    """
+    names = [arm.name for arm in arms]
+    predicted = {name: each.log for name, each in predict(arms, logs).items()}
+    compared = set(names).intersection(names if rivals is None else rivals) or set(names)
+    bar = max((value for name, value in (predicted | dict(logs)).items() if name in compared), default=-inf)
+    chosen = {name for name, value in predicted.items() if name in compared and value >= bar + log(1 - reach)}
+    for matrix in _matrices(arms):
+        chosen |= {*matrix.spanning(matrix.levels, matrix.measured(logs))}
+        order = sorted(matrix.beyond, key=lambda name: random.Random(f"{seed}/check {name}").random())
+        chosen |= set(order[:checks] if holds(arms, logs) else order)
+    return tuple(name for name in names if name in chosen and name not in logs)
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """Combinations of the values of the same lists."""
+
+    levels: Mapping[str, tuple[str, ...]]
+    """By name: the value of each list."""
+
+    def measured(self, logs: Mapping[str, float]) -> list[str]:
+        return [name for name in self.levels if name in logs]
+
+    @cached_property
+    def beyond(self) -> tuple[str, ...]:
+        """The combinations that the screen does not need."""
+        needed = self.spanning(self.levels)
+        return tuple(name for name in self.levels if name not in needed)
+
+    def spanning(self, names: Iterable[str], known: Iterable[str] = ()) -> tuple[str, ...]:
+        """Those of `names` that tell, with the `known` ones, all effects that can be told; the nearest to the first."""
+        import numpy as np
+
+        first = next(iter(self.levels.values()))
+        nearest = sorted(names, key=lambda name: _distance(self.levels[name], first))
+        center = self.levels[nearest[0]] if nearest else first
+        chosen = []
+        basis = np.empty((0, self._rows[next(iter(self.levels))].size))
+        for name in (*known, *sorted(nearest, key=lambda name: _distance(self.levels[name], center))):
+            rest = self._rows[name]
+            for _ in range(2):  # the second time for the rounding errors of the first
+                rest = rest - (basis @ rest) @ basis
+            size = np.sqrt(rest @ rest)
+            if size > _NEGLIGIBLE:
+                basis = np.vstack([basis, rest / size])
+                chosen.append(name)
+        return tuple(name for name in chosen if name not in known)
+
+    def fit(self, used: Collection[str], wanted: Collection[str], logs: Mapping[str, float]) -> dict[str, float]:
+        """The logarithms of those of the `wanted` that follow from those of the `used`."""
+        import numpy as np
+
+        if not used or not wanted:
+            return {}
+        old, new = (np.array([self._rows[name] for name in names]) for names in (used, wanted))
+        weights = new @ np.linalg.pinv(old, rcond=_NEGLIGIBLE)
+        known = np.abs(weights @ old - new).max(axis=1) < _NEGLIGIBLE  # others have a value of unknown effect
+        values = weights @ np.array([logs[name] for name in used])
+        return {name: float(value) for name, value, each in zip(wanted, values, known, strict=True) if each}
+
+    @cached_property
+    def _rows(self) -> Mapping[str, "Array"]:
+        """By name: 1 in the column of its value of each list, else 0."""
+        import numpy as np
+
+        columns = list(dict.fromkeys(place for values in self.levels.values() for place in enumerate(values)))
+        rows = [[float(values[axis] == value) for axis, value in columns] for values in self.levels.values()]
+        return dict(zip(self.levels, np.array(rows), strict=True))
+
+
+def _distance(one: Sequence[str], other: Sequence[str]) -> int:
+    """The number of lists in which they have different values."""
+    return sum(value != of_other for value, of_other in zip(one, other, strict=True))
+
+
+def _matrices(arms: Iterable[Arm]) -> Iterable[_Matrix]:
+    found: dict[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] = {}
+    for arm in arms:
+        axes = tuple(sorted(arm.levels))
+        if axes:
+            found.setdefault(axes, []).append((arm.name, tuple(arm.levels[axis] for axis in axes)))
+    return [_matrix(tuple(levels)) for levels in found.values()]
+
+
+@lru_cache(maxsize=4)
+def _matrix(levels: tuple[tuple[str, tuple[str, ...]], ...]) -> _Matrix:
+    """Cached with its rows: a simulation needs them thousands of times."""
+    return _Matrix(dict(levels))
