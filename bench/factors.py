@@ -6,9 +6,8 @@ It is fitted by least squares to what was measured. It is often wrong: bfloat16 
 takes time. So it only decides what is measured next: what may be the fastest, with room for its error, and a random
 sample as a check. A combination that was only predicted is never named the fastest.
 
-A bench measures `screen` in its first start, and after each start adds what `candidates` returns. Of the suite gpu on
-eight devices, with assumed gains, about 40 of 60 arms are measured, and the fastest in at least 99 % of benches, also
-if a gain is up to 60 % larger beside an exchange (lab/calibrate_factors.py).
+A bench measures `screen` in its first start, and after each start adds what `candidates` returns. How often that leaves
+the fastest one out is simulated in lab/calibrate_factors.py.
 """
 
 import random
@@ -16,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import inf, log, log1p, sqrt
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from tfdist.bench.suites.arm import Arm
@@ -37,8 +37,7 @@ WORTH = 0.5
 FEWEST = 24
 """A matrix of fewer combinations is measured whole: its screen and the checks would be most of it."""
 DEFAULT_ERROR = 0.10
-"""Standard error of a predicted logarithm, until FEWEST_MISSES combinations show another one."""
-FEWEST_MISSES = 3
+"""Standard error of a predicted logarithm before any was measured; later it counts as one of the misses."""
 _NEGLIGIBLE = 1e-6
 """A row that differs less from a sum of others says nothing new."""
 
@@ -50,7 +49,7 @@ class Prediction:
     log: float
     """Natural logarithm of images/s."""
     error: float
-    """Its standard error: the root mean square of `misses`, or DEFAULT_ERROR."""
+    """Its standard error: the root mean square of DEFAULT_ERROR and all `misses`."""
 
 
 def screen(arms: Sequence[Arm]) -> tuple[str, ...]:
@@ -62,7 +61,8 @@ def screen(arms: Sequence[Arm]) -> tuple[str, ...]:
     Args:
         arms: those that can run.
     """
-    omitted = {name for matrix in _matrices(arms) if len(matrix.levels) >= FEWEST for name in matrix.beyond}
+    large = [matrix for matrix in _matrices(arms) if len(matrix.levels) >= FEWEST]
+    omitted = {name for matrix in large for name in matrix.levels.keys() - matrix.spanning(matrix.levels)}
     return tuple(arm.name for arm in arms if arm.name not in omitted)
 
 
@@ -73,8 +73,7 @@ def predict(arms: Sequence[Arm], logs: Mapping[str, float]) -> Mapping[str, Pred
         arms: as for `screen`.
         logs: natural logarithm of images/s of each arm that was measured, from all starts so far.
     """
-    found = misses(arms, logs).values()
-    error = sqrt(sum(miss * miss for miss in found) / len(found)) if len(found) >= FEWEST_MISSES else DEFAULT_ERROR
+    error = sqrt(fmean(miss * miss for miss in (DEFAULT_ERROR, *misses(arms, logs).values())))
     fits = [matrix.fit(matrix.measured(logs), matrix.levels.keys() - logs.keys(), logs) for matrix in _matrices(arms)]
     return {name: Prediction(value, error) for fit in fits for name, value in fit.items()}
 
@@ -147,22 +146,15 @@ class _Matrix:
     def measured(self, logs: Mapping[str, float]) -> list[str]:
         return [name for name in self.levels if name in logs]
 
-    @cached_property
-    def beyond(self) -> tuple[str, ...]:
-        """The combinations that the screen does not need."""
-        needed = self.spanning(self.levels)
-        return tuple(name for name in self.levels if name not in needed)
-
     def spanning(self, names: Iterable[str], known: Iterable[str] = ()) -> tuple[str, ...]:
-        """Those of `names` that tell, with the `known` ones, all effects that can be told; the nearest to the first."""
+        """Those of `names` that tell, beside the `known`, all effects that they can: those most like the first arm."""
         import numpy as np
 
         first = next(iter(self.levels.values()))
-        nearest = sorted(names, key=lambda name: _distance(self.levels[name], first))
-        center = self.levels[nearest[0]] if nearest else first
-        chosen = []
+        nearest = sorted(names, key=lambda name: sum(map(str.__ne__, self.levels[name], first)))
         basis = np.empty((0, self._rows[next(iter(self.levels))].size))
-        for name in (*known, *sorted(nearest, key=lambda name: _distance(self.levels[name], center))):
+        chosen = []
+        for name in (*known, *nearest):
             rest = self._rows[name]
             for _ in range(2):  # the second time for the rounding errors of the first
                 rest = rest - (basis @ rest) @ basis
@@ -192,11 +184,6 @@ class _Matrix:
         columns = list(dict.fromkeys(place for values in self.levels.values() for place in enumerate(values)))
         rows = [[float(values[axis] == value) for axis, value in columns] for values in self.levels.values()]
         return dict(zip(self.levels, np.array(rows), strict=True))
-
-
-def _distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of lists in which they have different values."""
-    return sum(value != of_other for value, of_other in zip(one, other, strict=True))
 
 
 def _matrices(arms: Iterable[Arm]) -> Iterable[_Matrix]:
