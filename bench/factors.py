@@ -127,9 +127,8 @@ def candidates(
     # of measured ones the prediction from before, so that a check counts as one
     values = predicted | {name: logs[name] - miss for name, miss in misses(arms, logs).items()}
     worth = [name for name in names if name in compared and values.get(name, -inf) >= best + log(WORTH)]
-    near = {name for name in worth if values[name] >= best + log(1 - reach)}
-    if not holds(arms, logs):
-        near.update(worth)
+    floor = best + log(1 - reach if holds(arms, logs) else WORTH)
+    near = {name for name in worth if values[name] >= floor}
     sample = sorted(set(worth) - near, key=lambda name: (name not in logs, random.Random(f"{seed}/{name}").random()))
     unknown = {name for matrix in _matrices(arms) for name in matrix.spanning(matrix.levels, matrix.measured(logs))}
     chosen = near | unknown | {*sample[:checks]}
@@ -189,8 +188,7 @@ class _Matrix:
 def _matrices(arms: Iterable[Arm]) -> Iterable[_Matrix]:
     found: dict[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] = {}
     for arm in arms:
-        axes = tuple(sorted(arm.levels))
-        if axes:
+        if axes := tuple(sorted(arm.levels)):
             found.setdefault(axes, []).append((arm.name, tuple(arm.levels[axis] for axis in axes)))
     return [_matrix(tuple(levels)) for levels in found.values()]
 
