@@ -25,16 +25,17 @@ from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.suite import load_suite, parse_suite
 
 GPU = load_suite("gpu").arms
-GAIN = {"float32": 1.0, "mixed_bfloat16": 1.6, "mixed_float16": 1.7, "xla": 1.2}
+GAIN = {"float32": 1.0, "mixed_bfloat16": 1.65, "mixed_float16": 1.7, "xla": 1.2}
 SCREEN = 10 + 3
 """Each strategy in float32, and each other precision on one device."""
 
 
 def rate(arm: Arm) -> float:
-    """A throughput without interactions: an exchange costs a tenth."""
+    """A throughput without interactions: an exchange costs 2, 5 and 10 % on two, four and eight devices."""
     devices = arm.choices.get("devices", 1) * arm.choices.get("workers", 1)
     alone = arm.choices["strategy"] in ("one-device", "independent")
-    return float(devices * (1 if alone else 0.9) * GAIN[arm.levels.get("precision", "float32")])
+    efficiency = 1.0 if alone else {1: 1.0, 2: 0.98, 4: 0.95, 8: 0.9}[devices]
+    return float(devices * efficiency * GAIN[arm.levels.get("precision", "float32")])
 
 
 LOGS = {arm.name: log(rate(arm)) for arm in GPU if arm.levels} | {arm.name: 0.0 for arm in GPU if not arm.levels}
@@ -105,7 +106,7 @@ def test_without_interactions_every_prediction_is_right_and_the_screen_tells_all
     assert not predicted.keys() & some
     assert {name: each.log for name, each in predicted.items()} == pytest.approx({n: logs[n] for n in predicted})
     assert holds(arms, known)
-    for _ in arms:  # each start adds what tells more, until nothing is unknown
+    for _ in range(len(arms) + 1):  # each start adds what tells more, until nothing is unknown
         more = candidates(arms, known, 0)
         assert not known.keys() & {*more}
         known |= {name: logs[name] for name in more}
@@ -196,7 +197,9 @@ def test_an_error_shows_how_far_the_measured_ones_were_off() -> None:
     added = candidates(GPU, AFTER_ONE, 0, RIVALS)
     right = predict(GPU, {**AFTER_ONE, **{name: LOGS[name] for name in added}})
     off = predict(GPU, {**AFTER_ONE, **{name: LOGS[name] - 0.3 for name in added}})
-    assert {each.error for each in right.values()} == {pytest.approx(DEFAULT_ERROR / (1 + len(added)) ** 0.5)}
+    assert [each.error for each in right.values()] == pytest.approx(
+        [DEFAULT_ERROR / (1 + len(added)) ** 0.5] * len(right)
+    )
     assert min(each.error for each in off.values()) > 0.25
 
 
