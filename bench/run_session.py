@@ -12,7 +12,7 @@ from tfdist.bench.collectives.results import copy_collectives
 from tfdist.bench.folder import BenchFile, BenchPaths, only_writer
 from tfdist.bench.group import FAILURES
 from tfdist.bench.noise import FEWEST_SURE
-from tfdist.bench.plan import PlannedRun, seconds_left
+from tfdist.bench.plan import PlannedRun, incarnations, seconds_left
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.report.summary import statistics_of, summarize
@@ -89,15 +89,15 @@ class _Starts:
         decision = decide(summarize([read_folder(self.session.root, "")]), bench, starts, self.session.arms.specs)
         if decision is None:
             return
-        if decision.dropped:
-            bench = replace(bench.without(decision.dropped, starts), slower=(*bench.slower, *decision.look.slower))
+        bench = bench.without(decision.dropped, starts).with_arms(decision.joining, starts)
+        bench = replace(bench, slower=(*bench.slower, *decision.look.slower))
         if decision.ends:
             bench = bench.with_rounds(bench.ends[starts - 1])
-        if bench is not self.session.bench:
-            planned = {*bench.plan}
-            kept = [[run for run in runs if run in planned] for runs in self.planned]
-            self.planned = [runs for runs in kept if runs]
+        if bench != self.session.bench:
             self._save(bench)
+            before = {run for runs in self.planned for run in runs}
+            joining = {run for run in bench.plan if run.arm in decision.joining}
+            self.planned = list(incarnations([run for run in bench.plan if run in before | joining], bench.ends))
         left_s = seconds_left(self.planned, self.session.arms.specs, bench.suite)
         self.hooks.progress.note(f"after start {starts} of {bench.looks}: {'; '.join(_news(decision, left_s))}")
 
@@ -113,6 +113,8 @@ def _news(decision: Decision, left_s: float) -> Iterator[str]:
         yield f"not started again, as slower than {found.best} for sure: {shortened(slower)}"
     if others := [arm for arm in decision.dropped if arm not in found.slower]:
         yield f"not needed any more: {shortened(others)}"
+    if decision.joining:
+        yield f"may be the fastest by their factors, or check that: {shortened(decision.joining)}"
     apart = f"{found.best} and {shortened(found.open)}"
     if decision.ends and found.open:
         yield f"the starts that are left would not tell {apart} apart: the bench ends"

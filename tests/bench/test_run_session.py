@@ -1,6 +1,7 @@
 """A whole bench with simulated arms, of which some are dropped between its starts."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.fake_arms import FakeArms
+from tests.bench.fake_arms import Box, FakeArms
 from tfdist.bench.folder import BenchFile, read_bench
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
@@ -187,3 +188,56 @@ def test_a_budget_ends_a_bench_that_drops_arms(options: BenchOptions) -> None:
     run(replace(session, budget_s=0.0), fakes)
     assert fakes.starts == []
     assert saved(session).dropped == {}
+
+
+EFFICIENCIES = {
+    "mirrored/auto": 0.9, "mirrored/nccl": 0.9, "multiworker/nccl": 0.88, "mirrored/hierarchical-copy": 0.8,
+    "mirrored/reduction-to-one": 0.6, "multiworker/ring": 0.5, "central-storage": 0.35, "parameter-server": 0.3,
+}  # fmt: skip
+SPEED_UPS = {"mixed_bfloat16": 1.6, "mixed_float16": 1.7, "xla": 1.2}
+
+
+def gpu_step_s(arm: str, replicas: int) -> float:
+    efficiency = next((e for name, e in EFFICIENCIES.items() if arm.startswith(name)), 1.0)
+    speed_up = next((times for name, times in SPEED_UPS.items() if arm.endswith(name)), 1.0)
+    return 0.1 / (replicas * efficiency * speed_up)
+
+
+def test_on_eight_gpus_most_combinations_are_predicted_and_the_fastest_is_measured(tmp_path: Path) -> None:
+    machines = local_machines(Machine(tuple(range(64)), tuple(f"GPU {number}" for number in range(8))))
+    session = prepare(BenchOptions(suite="gpu", out=tmp_path / "out", command="tfdist bench"), machines)
+    assert session.notes[0].startswith("27 of 60 arms are combinations that the others predict: ")
+    specs = session.arms.specs
+    fakes = FakeArms(
+        Box(1e6),
+        {arm: {"step_s": gpu_step_s(arm, spec.replicas), "noise": 0.015} for arm, spec in specs.items()},
+        {
+            arm: {"ranks": (RankRecord("worker-0", "box", spec.devices, (), (), {}, 10, 10),)}
+            for arm, spec in specs.items()
+        },
+    )
+    code, said = run(session, fakes)
+    assert (code, session.count_left()) == (0, 0)
+    starts = Counter(fakes.happened("start"))
+    assert sum(starts.values()) < 4 * len(specs) / 3, "a third of the full design"
+    assert "may be the fastest by their factors, or check that: mirrored/auto/8/mixed_bfloat16" in said[0]
+    # the fastest, its baseline of the same precision, and the ceiling of its size
+    assert min(starts[arm] for arm in ("mirrored/auto/8/mixed_float16", "one-device/mixed_float16")) >= 3
+    report = make_report([session.root])
+    assert report.headline[0].startswith("Use mirrored/auto/8/mixed_float16")
+    found = {row.arm: row for row in report.rows}
+    predicted = {arm for arm, row in found.items() if row.status == "predicted"}
+    assert predicted == specs.keys() - starts.keys()
+    assert "independent/2/xla" in predicted
+    about = re.fullmatch(r"about (\d+) images/s, not measured", found["independent/2/xla"].reason)
+    assert about is not None
+    assert int(about[1]) == pytest.approx(2 * 1.2 / 0.1 * 10, rel=0.1)
+    assert {row.status for row in report.rows if row.arm not in predicted} == {"ok"}
+    assert any(text.startswith(f"{len(predicted)} combinations of the matrix follow from") for text in report.notes)
+    assert "Failed, incomplete and invalid arms" not in report.listings
+
+
+def test_all_measures_every_combination(tmp_path: Path) -> None:
+    machines = local_machines(Machine(tuple(range(64)), tuple(f"GPU {number}" for number in range(8))))
+    session = prepare(BenchOptions(suite="gpu", all=True, out=tmp_path / "out"), machines)
+    assert {turn.arm for turn in session.to_run} == session.arms.specs.keys()
