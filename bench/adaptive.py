@@ -69,7 +69,7 @@ def look(
         elif half - behind >= math.log1p(equal):
             undecided.append(arm)
             at_the_end = half * math.sqrt(starts / planned)
-            hopeful |= not behind <= at_the_end or at_the_end - behind < math.log1p(equal)
+            hopeful |= behind > at_the_end or at_the_end - behind < math.log1p(equal)
     return Look(best, tuple(slower), tuple(undecided), bool(undecided) and not hopeful)
 
 

@@ -96,8 +96,9 @@ class _Starts:
         if bench != self.session.bench:
             self._save(bench)
             before = {run for runs in self.planned for run in runs}
-            joining = {run for run in bench.plan if run.arm in decision.joining}
-            self.planned = list(incarnations([run for run in bench.plan if run in before | joining], bench.ends))
+            now, end = decision.joining, bench.ends[starts - 1]
+            left = [run for run in bench.plan if run in before or (run.arm in now and run.round > end)]
+            self.planned = list(incarnations(left, bench.ends))
         left_s = seconds_left(self.planned, self.session.arms.specs, bench.suite)
         self.hooks.progress.note(f"after start {starts} of {bench.looks}: {'; '.join(_news(decision, left_s))}")
 
@@ -114,7 +115,7 @@ def _news(decision: Decision, left_s: float) -> Iterator[str]:
     if others := [arm for arm in decision.dropped if arm not in found.slower]:
         yield f"not needed any more: {shortened(others)}"
     if decision.joining:
-        yield f"may be the fastest by their factors, or check that: {shortened(decision.joining)}"
+        yield f"measured from now on: {shortened(decision.joining)}"
     apart = f"{found.best} and {shortened(found.open)}"
     if decision.ends and found.open:
         yield f"the starts that are left would not tell {apart} apart: the bench ends"
