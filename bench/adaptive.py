@@ -10,12 +10,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tfdist.bench.factors import candidates
 from tfdist.bench.folder import BenchFile
+from tfdist.bench.report.baseline import is_same_work
 from tfdist.bench.report.certainty import same_pairs
 from tfdist.bench.report.summary import ArmRow, fastest, rank
 from tfdist.bench.statistics import ERROR, Statistics
 from tfdist.bench.suites.explain import parts_of
+from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.choice import StrategyChoice
+from tfdist.strategies.options import StrategyName
 
 FEWEST_STARTS = 3
 """A bench does not end before, so that figures are means of several starts."""
@@ -65,7 +69,7 @@ def look(
         elif half - behind >= math.log1p(equal):
             undecided.append(arm)
             at_the_end = half * math.sqrt(starts / planned)
-            hopeful |= not behind <= at_the_end or at_the_end - behind < math.log1p(equal)
+            hopeful |= behind > at_the_end or at_the_end - behind < math.log1p(equal)
     return Look(best, tuple(slower), tuple(undecided), bool(undecided) and not hopeful)
 
 
@@ -76,6 +80,9 @@ class Decision:
     look: Look
     dropped: tuple[str, ...]
     """Arms that are not started again: nothing that is left to compare needs them."""
+    joining: tuple[str, ...]
+    """Arms that are measured from now on: combinations of a matrix (`factors.candidates`), and what they are compared
+    with."""
     ends: bool
 
 
@@ -96,18 +103,42 @@ def decide(
     if ranked and (one := fastest(ranked).one_device):  # whether distribution pays is an answer, too
         rivals += [row for row in measured if row.label == one.label and row not in ranked]
     alive = [row.label for row in rivals if row.label not in bench.slower]
-    if len(alive) < 2:
+    if len(rivals) < 2 or not alive:
         return None
     pairs = math.comb(len(rivals), 2)
     equal = bench.suite.equal
     found = look(rows[0].statistics, alive, starts=starts, planned=bench.looks, equal=equal, pairs=pairs)
     left = [row for row in ranked if row.label not in {*found.slower, *bench.slower}]
-    needed = {*unranked, *_compared(left), *_equal_pair(left, measured), bench.suite.baseline}
+    joining = _joining(measured, bench, specs)
+    needed = {*unranked, *_compared(left), *_equal_pair(left, measured), *_baselines(joining, specs)}
+    needed |= {bench.suite.baseline} if bench.suite.baseline else set()
     if bench.suite.explain:
         needed |= parts_of(bench.suite, specs, {row.arm for row in left})
     dropped = tuple(row.arm for row in measured if row.arm not in {*needed, *bench.dropped})
-    ends = bench.precision is None and starts >= FEWEST_STARTS and found.is_decided
-    return Decision(found, dropped, ends)
+    joining += tuple(arm for arm in needed if arm in bench.dropped)
+    ends = bench.precision is None and starts >= FEWEST_STARTS and found.is_decided and not joining
+    return Decision(found, dropped, joining, ends)
+
+
+def _joining(measured: Sequence[ArmRow], bench: BenchFile, specs: Mapping[str, StrategyChoice]) -> tuple[str, ...]:
+    """The combinations that may be the fastest by what was measured so far, and those that check the predictions."""
+    planned = {run.arm for run in bench.plan}
+    able = [arm for arm in bench.suite.arms if arm.name in specs]
+    if planned.issuperset(arm.name for arm in able):
+        return ()
+    logs = {row.arm: math.log(row.rate) for row in measured}
+    several = [arm for arm, spec in specs.items() if spec.replicas > 1 and spec.exchange is not Exchange.NONE]
+    return tuple(arm for arm in candidates(able, logs, bench.suite.seed, several) if arm not in planned)
+
+
+def _baselines(arms: Sequence[str], specs: Mapping[str, StrategyChoice]) -> Iterator[str]:
+    """The arms that these, which were not measured yet, will be compared with."""
+    for spec in map(specs.__getitem__, arms):
+        for name, other in specs.items():
+            independent = other.exchange is Exchange.NONE and other.replicas == spec.replicas
+            one_device = other.strategy is StrategyName.ONE_DEVICE
+            if (independent or one_device) and is_same_work(spec.to_json(), other.to_json()):
+                yield name
 
 
 def _compared(rows: Sequence[ArmRow]) -> Iterator[str]:

@@ -70,7 +70,8 @@ def with_base(suite: Suite) -> Suite:
     long = next((arm.name for arm in suite.arms if len(arm.name + BASE) > LONGEST_NAME), None)
     if long:
         raise TfdistError(f"{option}: the arm {long[:40]!r}... has too long a name; shorten it by {len(BASE)}")
-    return replace(suite, arms=tuple(each for arm in suite.arms for each in (arm, replace(arm, name=arm.name + BASE))))
+    pairs = ((arm, replace(arm, name=arm.name + BASE, levels={})) for arm in suite.arms)
+    return replace(suite, arms=tuple(arm for pair in pairs for arm in pair))
 
 
 def check_base(suite: Suite, machines: Machines) -> None:

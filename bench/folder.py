@@ -72,29 +72,37 @@ class BenchFile:
             return self
         ends = extended(self.ends, rounds)
         suite = replace(self.suite, rounds=rounds, incarnations=len(ends))
-        plan = interleave([arm.name for arm in suite.arms], rounds, suite.seed, suite.version_pairs)
-        plan = tuple(run for run in plan if run.arm not in self.dropped or run.round <= self._last_round[run.arm])
-        return replace(self, suite=suite, plan=plan, last_rounds=ends)
+        planned, last = {*self.plan}, self.suite.rounds
+        going_on = {run.arm for run in self.plan if run.round == last}
+        runs = (run for run in full_plan(suite) if run in planned or (run.round > last and run.arm in going_on))
+        return replace(self, suite=suite, plan=tuple(runs), last_rounds=ends)
 
     @property
     def dropped(self) -> Mapping[str, int]:
         """The arms that are not measured to the end, each with the number of starts after which it was dropped."""
-        last = self._last_round.items()
-        return {arm: start_of(round, self.ends) + 1 for arm, round in last if round < self.suite.rounds}
+        last = {run.arm: run.round for run in self.plan}
+        return {arm: start_of(end, self.ends) + 1 for arm, end in last.items() if end < self.suite.rounds}
 
     def without(self, arms: Collection[str], starts: int) -> "BenchFile":
-        """The bench that measures these arms in this number of starts only."""
-        end = self.ends[starts - 1]
+        """The bench that measures these arms in this number of starts only, which may be 0."""
+        end = (0, *self.ends)[starts]
         return replace(self, plan=tuple(run for run in self.plan if run.arm not in arms or run.round <= end))
 
-    @property
-    def _last_round(self) -> Mapping[str, int]:
-        return {run.arm: run.round for run in self.plan}
+    def with_arms(self, arms: Collection[str], starts: int) -> "BenchFile":
+        """The bench that measures these arms, too, after this number of starts."""
+        planned, end = {*self.plan}, self.ends[starts - 1]
+        runs = (run for run in full_plan(self.suite) if run in planned or (run.arm in arms and run.round > end))
+        return replace(self, plan=tuple(runs))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         plan = [asdict(run) for run in self.plan]
         return {**vars(self), "format": FORMAT, "suite": self.suite.to_json(), "plan": plan}
+
+
+def full_plan(suite: Suite) -> tuple[PlannedRun, ...]:
+    """Every arm of a suite in every round."""
+    return interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed, suite.version_pairs)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ def run(
     incarnations: int | None = None,
     budget_s: float | None = None,
     seed: int | None = None,
+    all: bool = False,
     explain: bool = False,
     out: str | Path | None = None,
     quiet: bool = True,
@@ -38,6 +39,7 @@ def run(
         incarnations: starts of each arm's processes.
         budget_s: as many rounds as fit into this time.
         seed: of the order of turns.
+        all: measure every arm to the end, slower ones, too.
         explain: say where time is lost; adds the arms that this needs.
         out: a new folder. None: bench_results/TIME-SUITE.
         quiet: print no progress.
@@ -61,6 +63,7 @@ def run(
         patterns=tuple(arms),
         out=None if out is None else Path(out),
         seed=seed,
+        all=all,
         command="tfdist.bench.run",
         turn_s=turn_s,
         incarnations=incarnations,
@@ -75,7 +78,7 @@ def run(
 def run_options(options: "BenchOptions", machines: "Machines", hooks: "RunnerHooks") -> Path:
     """Run a bench on these machines and write its report; returns its folder, and raises, as `run`."""
     from tfdist.bench.report.write import report_bench
-    from tfdist.bench.run import run_session
+    from tfdist.bench.run_session import run_session
     from tfdist.bench.session import prepare
 
     session = prepare(options, machines)

@@ -10,10 +10,11 @@ from pathlib import Path
 from tfdist.bench.against import MOST_STARTS, PRECISION, check_base
 from tfdist.bench.collectives.results import Sweep, holds_collectives, read_collectives
 from tfdist.bench.compare.gate import LONGEST, NOISY, gate_needs
-from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, read_bench, slug
+from tfdist.bench.factors import screen
+from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, full_plan, read_bench, slug
 from tfdist.bench.group import NO_TRACES, Traces, plan_traces
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
-from tfdist.bench.plan import PlannedRun, beside, fitting_rounds, fitting_starts, incarnations, interleave, seconds_left
+from tfdist.bench.plan import PlannedRun, beside, fitting_rounds, fitting_starts, incarnations, seconds_left
 from tfdist.bench.reading import read_folder
 from tfdist.bench.same_arms import floor_on, machine_name
 from tfdist.bench.statistics import ERROR, Pair
@@ -188,6 +189,8 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
         raise TfdistError(f"{what}; omit it, or --all, --isolated or --against")
     if _adapts(bench.suite) and options.resume is None:
         bench = replace(bench, looks=bench.suite.incarnations)
+        bench, omitted = _screened(bench, session.arms)
+        session = replace(session, notes=(*session.notes, *omitted))
     session = replace(session, bench=bench)
     if options.trace:
         traces = plan_traces(session.root, session.arms)
@@ -219,6 +222,16 @@ def _adapts(suite: Suite) -> bool:
     return not (suite.all or suite.isolated or suite.version_pairs or suite.until_accuracy)
 
 
+def _screened(bench: BenchFile, arms: Arms) -> tuple[BenchFile, tuple[str, ...]]:
+    """The bench without the combinations of a matrix that others predict, and a note about them."""
+    able = [arm for arm in bench.suite.arms if arm.name in arms.specs]
+    later = {arm.name for arm in able}.difference(screen(able)) if bench.looks > 1 else set()
+    if not later:
+        return bench, ()
+    what = f"{len(later)} of {counted(len(able), 'arm')} are combinations that the others predict"
+    return bench.without(later, 0), (f"{what}: only those that may be the fastest, and a few as a check, are measured",)
+
+
 def _new(options: BenchOptions, machines: Machines) -> Session:
     suite, notes = requested_suite(options, default_suite(machines), len(machines))
     for command in dict.fromkeys(arm.command for arm in suite.arms if arm.command):
@@ -239,7 +252,7 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
     floor = floor_on(name)
     suite = _within(_with_gate(suite, arms, options, floor), arms, options)
     notes += _gate_notes(suite, arms, options.fail_slower, floor)
-    plan = interleave([arm.name for arm in suite.arms], suite.rounds, suite.seed, suite.version_pairs)
+    plan = full_plan(suite)
     hosts = tuple(host.name for host in machines)
     bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor, machine=name)
     bench = replace(bench, fail_slower=options.fail_slower)

@@ -15,7 +15,7 @@ from tfdist.bench.folder import BenchPaths
 from tfdist.bench.options import SWEPT, BenchOptions, read_sweep
 from tfdist.bench.progress import progress_on
 from tfdist.bench.reading import read_folder
-from tfdist.bench.run import run_session
+from tfdist.bench.run_session import run_session
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare
 from tfdist.bench.statistics import Comparison, interval_of

@@ -22,7 +22,7 @@ from tfdist.bench.mean import over_seeds
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
-from tfdist.bench.run import run_session
+from tfdist.bench.run_session import run_session
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare
 from tfdist.launch.machine import local_machines

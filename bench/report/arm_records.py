@@ -126,16 +126,16 @@ def arms_of(folders: Sequence[ResultFolder], baseline: str | None = None) -> tup
         suite = folder.bench.suite if folder.bench else None
         choices = {arm.name: arm.choices for arm in suite.arms} if suite else {}
         skipped = Counter(run.arm for run in unneeded(folder.bench, folder.records)) if folder.bench else Counter()
+        turns = Counter(run.arm for run in folder.bench.plan) if folder.bench else Counter()
         base_of = {name: pair[1] for pair in suite.version_pairs for name in pair} if suite else {}
         grouped: dict[str, list[Record]] = {name: [] for name in choices}
         for record in sorted(folder.records, key=lambda record: (record.round, record.order)):
             grouped.setdefault(record.arm, []).append(record)
         for arm, records in grouped.items():
             spec = records[0].spec if records else choices[arm]
-            planned = suite.rounds - skipped[arm] if suite else len(records)
+            planned = (turns[arm] or suite.rounds) - skipped[arm] if suite else len(records)
             why = ""
             if folder.bench and (starts := folder.bench.dropped.get(arm)):
-                planned = folder.bench.ends[starts - 1]
                 reason = "slower for sure" if arm in folder.bench.slower else "not needed any more"
                 why = f"{reason} after {starts} of {counted(folder.bench.looks, 'start')}"
             label = folder.label if len(folders) > 1 else ""

@@ -103,6 +103,11 @@ def _keys(arm: ArmRecords, which: Baseline) -> tuple[tuple[Any, ...], tuple[Any,
     return ("per device", batch, *size, *work), ("global", every, *size, *work)
 
 
+def is_same_work(spec: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two specs of one bench do the same work, distributed in another way."""
+    return all(spec.get(key) == other.get(key) for key in _WORK)
+
+
 def differences(record: Record, baseline: Record) -> tuple[str, ...]:
     """How work and machine differ, as `precision: mixed_float16, not float32`.
 

@@ -17,6 +17,7 @@ from tfdist.bench.report.certainty import least_differences, same_pairs
 from tfdist.bench.report.columns import Scaling, scaling_of, values_of, without_refused
 from tfdist.bench.report.enough import how_to_measure_enough
 from tfdist.bench.report.format import in_unit, labels_of
+from tfdist.bench.report.predicted import prediction_notes, with_predictions
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.report.sections.batch import batch_section, ranked, series_of
 from tfdist.bench.report.sections.ceiling import ceiling_section, ceiling_warnings
@@ -27,7 +28,7 @@ from tfdist.bench.report.sections.lost_time import lost_time_section
 from tfdist.bench.report.sections.ratios import folders_section
 from tfdist.bench.report.sections.results import costs_section, results_section, windows_section
 from tfdist.bench.report.sections.scaling import efficiency_section, scaling_section
-from tfdist.bench.report.summary import ArmRow, ReportData, fastest, rank, summarize
+from tfdist.bench.report.summary import PREDICTED, ArmRow, ReportData, fastest, rank, summarize
 from tfdist.bench.report.verdict import Verdict, verdict_of
 from tfdist.bench.report.warnings import warnings_for
 from tfdist.bench.same_arms import SamePair
@@ -117,6 +118,12 @@ affects all arms alike.
   is resident memory: at the end of the last window, and the peak over the life of the process, import and trace
   included. MB and GB are decimal."""
 
+DROPPING = """
+- **Dropped arms.** Arms that are slower than the best for sure after a start are not started again, unless others are
+  compared with them, and the bench ends when nothing is left to decide. The looks after the starts share the 5 % of
+  errors. `--all` measures every arm to the end."""
+"""The end of `METHOD`, of a bench that drops arms."""
+
 FORMAT = 2
 """Format of report.json."""
 _IN_ROWS = ("results", "costs")
@@ -170,9 +177,13 @@ def summarize_report(
         least=least_differences(rows, pairs),
         family=tuple(dict.fromkeys(_compared(rows))),
         # shared by the comparisons within folders and those with each of them, and by the looks at a bench
-        error=ERROR / len(folders) / max(folder.bench.looks if folder.bench else 1 for folder in folders),
+        error=ERROR / len(folders) / _looks(folders),
     )
-    return summarize(folders, baseline, statistics), pairs
+    return tuple(with_predictions(folders, summarize(folders, baseline, statistics))), pairs
+
+
+def _looks(folders: Sequence[ResultFolder]) -> int:
+    return max((folder.bench.looks for folder in folders if folder.bench), default=1)
 
 
 def _compared(rows: Sequence[ArmRow]) -> Iterator[Pair]:
@@ -200,7 +211,7 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
     folders = _read(roots)
     rows, pairs = summarize_report(folders, baseline)
     _check_baseline(baseline, rows)
-    notes = tuple(notes_on(rows))
+    notes = (*notes_on(rows), *prediction_notes(folders, rows))
     labels = [folder.label if len(folders) > 1 else "" for folder in folders]
     verdicts = tuple(
         verdict_of([row for row in rows if row.folder == label], pairs, partial(how_to_measure_enough, folder, root))
@@ -227,7 +238,7 @@ def make_report(roots: Sequence[Path], baseline: str | None = None) -> Report:
         facts=tuple(_facts(folders, rows, environment)),
         figures=tuple(replace(each, value=in_unit(each.value, rows)) for each in figures),
         verdicts=verdicts,
-        method=in_unit(METHOD, rows),
+        method=in_unit(METHOD + (DROPPING if _looks(folders) > 1 else ""), rows),
         listings=_listings(folders, rows),
         folders=folders,
         rows=rows,
@@ -289,7 +300,7 @@ def _failures(rows: Sequence[ArmRow]) -> Iterator[str]:
             if record.status not in (RecordStatus.OK, RecordStatus.REFUSED):
                 logs = f" (logs: `{record.run_dir}`)" if record.run_dir else ""
                 yield f"{row.label}, round {record.round}: **{record.status}**: {record.reason}{logs}"
-        if row.status not in list(RecordStatus):  # it is that of no record
+        if row.status not in (*RecordStatus, PREDICTED):  # it is that of no record
             yield f"{row.label}: **{row.status}**: {row.reason}"
     refused = [row for row in rows if row.status == RecordStatus.REFUSED]
     for reason in dict.fromkeys(row.reason for row in refused):

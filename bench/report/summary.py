@@ -101,6 +101,8 @@ def _close(one: float, other: float, tolerance: float) -> bool:
 
 
 NOT_RUN = "not run"
+PREDICTED = "predicted"
+"""Not measured: a combination of a matrix that cannot be the fastest, by the effects of its factors."""
 PARTIAL = "partial"
 """Measured in fewer rounds than planned."""
 WRONG = "wrong"
@@ -120,7 +122,7 @@ class ArmRow(ArmRecords):
     one_device: VersusBaseline | None
     independent: VersusBaseline | None
     status: str
-    """WRONG, REFUTED, RecordStatus of the first record that is not ok, PARTIAL, NOT_RUN, or ok."""
+    """WRONG, REFUTED, RecordStatus of the first record that is not ok, PARTIAL, PREDICTED, NOT_RUN, or ok."""
     reason: str
     statistics: Statistics = field(repr=False, compare=False)
     """The statistics of all arms of the report."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from itertools import product
 from math import prod
@@ -93,8 +93,8 @@ def expand(matrix: Any, defaults: Mapping[str, Any], source: str) -> list[dict[s
     Every key except `exclude` is a key of an arm with a list of values; the arms are all combinations, the first list
     varying fastest. A value may also be a table that sets several keys at once. An arm's name joins one part per list
     with `/`, in the order of the lists: a text stands alone (`mirrored`), anything else has its key (`batch_size=32`,
-    `xla=true`), and a table is its `name`, or without one its values. `exclude` is a list of tables: an arm that has
-    all values of one of them, [defaults] included, is left out.
+    `xla=true`), and a table is its `name`, or without one its values: `levels` has that part of each list. `exclude` is
+    a list of tables: an arm that has all values of one of them, [defaults] included, is left out.
 
     Raises:
         TfdistError: an unknown key, not a list, an empty list, more than MOST_ARMS arms, a key that two lists set, an
@@ -113,7 +113,7 @@ def expand(matrix: Any, defaults: Mapping[str, Any], source: str) -> list[dict[s
         raise TfdistError(f"{source} makes {total} arms: give lists that make 1 to {MOST_ARMS}")
     parts = [[_part(key, value, source) for value in values] for key, values in axes.items()]
     # product() varies the last list fastest
-    arms = [_merged(combination[::-1], source) for combination in product(*reversed(parts))]
+    arms = [_merged(dict(zip(axes, values[::-1], strict=True)), source) for values in product(*reversed(parts))]
     return _without(matrix.get("exclude", []), arms, defaults, source)
 
 
@@ -123,6 +123,7 @@ def _part(key: str, value: Any, source: str) -> dict[str, Any]:
         return {"name": _text(key, value), key: value}
     if key not in value:
         raise TfdistError(f"{source} has a table in {key} that sets no {key}: add {key} = ...")
+    check_keys(value, ("name", "command", *KEYS), source)
     settings = {name: setting for name, setting in value.items() if name != "name"}
     return {"name": "/".join(_text(*setting) for setting in settings.items()), **value}
 
@@ -133,14 +134,15 @@ def _text(key: str, value: Any) -> str:
     return f"{key}={str(value).lower() if isinstance(value, bool) else value}"
 
 
-def _merged(parts: Sequence[Mapping[str, Any]], source: str) -> dict[str, Any]:
+def _merged(parts: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Any]:
     arm: dict[str, Any] = {}
-    for part in parts:
+    for part in parts.values():
         twice = next((key for key in part if key in arm and key != "name"), None)
         if twice:
             raise TfdistError(f"{source} sets {twice} in two lists: set it in one of them")
         arm |= part
-    return {**arm, "name": "/".join(str(part["name"]) for part in parts)}
+    levels = {axis: str(part["name"]) for axis, part in parts.items()}
+    return {**arm, "name": "/".join(levels.values()), "levels": levels}
 
 
 def _without(
@@ -183,12 +185,15 @@ class Arm:
     """Number of hosts it runs on: the first ones of the bench."""
     command: tuple[str, ...] = ()
     """The user's own program; empty: the built-in training."""
+    levels: Mapping[str, str] = field(default_factory=dict)
+    """Its place in [matrix]: the name of its value in each list; empty: it is not of a matrix."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the keys of the TOML file; secrets in the command are masked."""
         hosts = {"hosts": self.hosts} if self.hosts > 1 else {}
         command = {"command": redact_arguments(self.command)} if self.command else {}
-        return {"name": self.name, **self.choices, **hosts, **command}
+        levels = {"levels": dict(self.levels)} if self.levels else {}
+        return {"name": self.name, **self.choices, **hosts, **command, **levels}
 
 
 def parse_arms(table: Mapping[str, Any], source: str) -> tuple[Arm, ...]:
@@ -253,7 +258,8 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, sourc
     hosts = entry.get("hosts", 1)
     if not of_kind(hosts, int) or hosts < 1:
         raise TfdistError(f"{source} has hosts = {hosts!r}: must be an integer of at least 1")
-    own = {key: value for key, value in entry.items() if key not in ("name", "hosts")}
+    levels = _check_levels(entry.get("levels", {}), source)
+    own = {key: value for key, value in entry.items() if key not in ("name", "hosts", "levels")}
     choices = _check_entry({**common, **own}, source)
     command = tuple({**common, **own}.get("command", ()))
     if command:
@@ -263,4 +269,14 @@ def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], number: int, sourc
         raise TfdistError(f'{source} has no strategy: add strategy = "..."')
     if choices["strategy"] is StrategyName.AUTO:
         raise TfdistError(f"{source} has strategy = 'auto', which depends on the machine: name a strategy")
-    return Arm(name, choices, hosts, command)
+    return Arm(name, choices, hosts, command, levels)
+
+
+def _check_levels(levels: Any, source: str) -> dict[str, str]:
+    """The place in [matrix] that `Arm.to_json` wrote."""
+    if not isinstance(levels, Mapping) or not all(isinstance(value, str) for value in levels.values()):
+        raise TfdistError(f"{source} has levels = {levels!r}: make it a table of texts, or omit it")
+    check_keys(levels, KEYS, f"{source} levels")
+    for axis, value in levels.items():
+        check_name(f"{source} levels, has {axis} =", value)
+    return dict(levels)

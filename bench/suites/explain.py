@@ -46,7 +46,8 @@ def explained(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[Suite,
         arm, spec = entry.arm, entry.spec
         if not spec.get("step_times") and has_step_times(spec) and _needs_phases(entry, known):
             name = f"{arm.name} {STEP_TIMES}" if spec.get("gpus") else arm.name
-            timed[name] = replace(arm, name=name, choices={**arm.choices, "step_times": True})
+            levels = arm.levels if name == arm.name else {}
+            timed[name] = replace(arm, name=name, choices={**arm.choices, "step_times": True}, levels=levels)
     every = {arm.name: arm for arm in (*suite.arms, *(each.arm for each in known), *timed.values())}
     before = {arm.name for arm in suite.arms}
     return replace(suite, arms=tuple(every.values())), tuple(name for name in every if name not in before)
@@ -75,7 +76,7 @@ def _needed(entry: _SuiteArm, names: Set[str]) -> Iterator[_SuiteArm]:
         spec = reference(spec, Reference.SYNTHETIC)
         choices = {key: value for key, value in arm.choices.items() if key not in _OF_REAL_DATA}
         arm = replace(arm, choices={**choices, "dataset": SYNTHETIC, "classes": spec["classes"]})
-        yield _SuiteArm(replace(arm, name=f"{arm.name} (synthetic data)"), spec)
+        yield _SuiteArm(replace(arm, name=f"{arm.name} (synthetic data)", levels={}), spec)
     for which in (Reference.ONE_DEVICE, Reference.PLAIN, Reference.INDEPENDENT):
         wanted = reference(spec, which)
         choices = {key: value for key, value in arm.choices.items() if key not in DISTRIBUTION}

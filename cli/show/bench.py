@@ -26,7 +26,7 @@ def announce(session: Session, stream: TextIO) -> None:
     size = f"{counted(len(suite.arms), 'arm')} x {counted(suite.rounds, 'round')} of {suite.turn_s:g} s"
     rest = f" left of {len(session.planned)}," if session.before else ""
     rest += f" and {again} repeated for comparison," if again else ""
-    about = "about" if suite.until_accuracy is None else "at most about"
+    about = "about" if suite.until_accuracy is None and session.bench.looks == 1 else "at most about"
     time = f", {about} {duration(session.estimate_s)}" if turns else ""
     scaling = "" if session.arms.commands else f", {suite.scaling} scaling"  # a program's batch is its own
     lines = [f"suite {suite.name}: {size}{scaling}, seed {suite.seed}"]

@@ -16,7 +16,7 @@ from tfdist.bench.compare.gate import NOISY, gate_needs
 from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.report.build import make_report
-from tfdist.bench.run import run_session
+from tfdist.bench.run_session import run_session
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import prepare
 from tfdist.bench.suites.arms import Version

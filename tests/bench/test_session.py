@@ -13,7 +13,7 @@ from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import summarize
-from tfdist.bench.run import half_widths, run_session
+from tfdist.bench.run_session import half_widths, run_session
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import default_suite, prepare
 from tfdist.launch.errors import TfdistError

@@ -1,10 +1,13 @@
 """[matrix]: the arms it makes, their names and order, and every error."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tfdist.bench.against import with_base
 from tfdist.bench.suites.arm import MOST_ARMS
 from tfdist.bench.suites.suite import Suite, load_suite, parse_suite
 from tfdist.launch.errors import TfdistError
@@ -77,6 +80,45 @@ def test_matrix_arms_come_before_explicit_ones_and_take_the_defaults() -> None:
     assert parse_suite(json.loads(json.dumps(suite.to_json())), "bench.json") == suite
 
 
+def test_an_arm_of_a_matrix_knows_its_value_of_each_list() -> None:
+    strategy = ["one-device", {"name": "mine", "strategy": "mirrored", "devices": 2}]
+    suite = parse_suite(
+        {
+            "matrix": {"strategy": strategy, "xla": [True, False], "batch_size": [{"batch_size": 8, "alpha": 0.5}]},
+            "arms": [{"name": "last", "strategy": "mirrored"}],
+        },
+        "s",
+    )
+    assert [tuple(arm.levels.values()) for arm in suite.arms] == [
+        ("one-device", "xla=true", "batch_size=8/alpha=0.5"), ("mine", "xla=true", "batch_size=8/alpha=0.5"),
+        ("one-device", "xla=false", "batch_size=8/alpha=0.5"), ("mine", "xla=false", "batch_size=8/alpha=0.5"), (),
+    ]  # fmt: skip
+    assert all(tuple(arm.levels) == ("strategy", "xla", "batch_size") for arm in suite.arms[:-1])
+    again = parse_suite(json.loads(json.dumps(suite.to_json())), "bench.json")
+    assert [arm.levels for arm in again.arms] == [arm.levels for arm in suite.arms]
+    assert "levels" not in suite.to_json()["arms"][-1], "as in a bench.json of earlier versions"
+
+
+def test_an_arm_that_a_bench_adds_has_no_place_in_the_matrix() -> None:
+    suite = parse_suite({"matrix": {"strategy": ["mirrored"], "devices": [1, 2]}, "command": ["true"]}, "s")
+    paired = with_base(replace(suite, against="HEAD"))
+    assert [bool(arm.levels) for arm in paired.arms] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        (3, "has levels = 3: make it a table of texts"),
+        ({"strategy": 3}, "has levels = {'strategy': 3}: make it a table of texts"),
+        ({"stratgy": "a"}, "has the unknown key 'stratgy': did you mean strategy?"),
+        ({"strategy": "a\n"}, "has a line break or another control character"),
+    ],
+)
+def test_a_place_that_no_matrix_has_is_refused(levels: object, expected: str) -> None:
+    with pytest.raises(TfdistError, match=re.escape(expected)):
+        parse_suite({"arms": [{"name": "a", "strategy": "mirrored", "levels": levels}]}, "bench.json")
+
+
 @pytest.mark.parametrize(
     ("matrix", "expected"),
     [
@@ -93,6 +135,7 @@ def test_matrix_arms_come_before_explicit_ones_and_take_the_defaults() -> None:
         ('strategy = ["mirrored", "mirrored"]', "two arms called 'mirrored'"),
         ('strategy = [{ name = "x", devices = 2 }]', "a table in strategy that sets no strategy"),
         ('strategy = [{ strategy = "mirrored", device = 2 }]', "did you mean devices?"),
+        ('strategy = [{ strategy = "mirrored", levels = { strategy = "a" } }]', "has the unknown key 'levels'"),
         ('strategy = [{ strategy = "mirrored", xla = true }]\nxla = [true]', "sets xla in two lists"),
         ('strategy = ["mirrored"]\nexclude = [{ stratgy = "mirrored" }]', "did you mean strategy?"),
         ('strategy = ["mirrored"]\nexclude = [{ strategy = "mirored" }]', "did you mean mirrored?"),

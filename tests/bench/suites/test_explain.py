@@ -87,6 +87,15 @@ def test_on_gpus_step_times_have_arms_of_their_own() -> None:
     assert timed(arms) == {"a (step times)", "independent/2 (step times)"}
 
 
+def test_an_arm_that_is_added_has_no_place_in_the_matrix() -> None:
+    matrix = {"strategy": ["mirrored", "multiworker"], "devices": [2]}
+    suite = parse_suite({"preset": "smoke", "defaults": {"dataset": "digits"}, "matrix": matrix}, "mine")
+    for machine in (Machine((0, 1), ("A",) * 4), Machine((0, 1, 2, 3), ())):
+        arms, added = explain(suite, local_machines(machine))
+        assert {name for name, arm in arms.items() if arm.levels} == arms.keys() - {*added}
+        assert len(added) > 2
+
+
 def test_your_own_program_is_compared_with_itself() -> None:
     arms, added = explain(suite_of({"name": "a", "strategy": "mirrored", "devices": 2, "command": ["true"]}))
     assert added == ("one-device", "no-strategy", "independent/2")

@@ -12,7 +12,7 @@ from tfdist.bench.collectives.results import copy_collectives
 from tfdist.bench.folder import BenchFile, BenchPaths, only_writer
 from tfdist.bench.group import FAILURES
 from tfdist.bench.noise import FEWEST_SURE
-from tfdist.bench.plan import PlannedRun, seconds_left
+from tfdist.bench.plan import PlannedRun, incarnations, seconds_left
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.report.summary import statistics_of, summarize
@@ -89,15 +89,16 @@ class _Starts:
         decision = decide(summarize([read_folder(self.session.root, "")]), bench, starts, self.session.arms.specs)
         if decision is None:
             return
-        if decision.dropped:
-            bench = replace(bench.without(decision.dropped, starts), slower=(*bench.slower, *decision.look.slower))
+        bench = bench.without(decision.dropped, starts).with_arms(decision.joining, starts)
+        bench = replace(bench, slower=(*bench.slower, *decision.look.slower))
         if decision.ends:
             bench = bench.with_rounds(bench.ends[starts - 1])
-        if bench is not self.session.bench:
-            planned = {*bench.plan}
-            kept = [[run for run in runs if run in planned] for runs in self.planned]
-            self.planned = [runs for runs in kept if runs]
+        if bench != self.session.bench:
             self._save(bench)
+            before = {run for runs in self.planned for run in runs}
+            now, end = decision.joining, bench.ends[starts - 1]
+            left = [run for run in bench.plan if run in before or (run.arm in now and run.round > end)]
+            self.planned = list(incarnations(left, bench.ends))
         left_s = seconds_left(self.planned, self.session.arms.specs, bench.suite)
         self.hooks.progress.note(f"after start {starts} of {bench.looks}: {'; '.join(_news(decision, left_s))}")
 
@@ -109,10 +110,12 @@ class _Starts:
 def _news(decision: Decision, left_s: float) -> Iterator[str]:
     """What was decided, what is left to decide, and about how long that takes."""
     found = decision.look
-    if found.slower:
-        yield f"slower than {found.best} for sure: {shortened(found.slower)}"
+    if slower := [arm for arm in decision.dropped if arm in found.slower]:
+        yield f"not started again, as slower than {found.best} for sure: {shortened(slower)}"
     if others := [arm for arm in decision.dropped if arm not in found.slower]:
         yield f"not needed any more: {shortened(others)}"
+    if decision.joining:
+        yield f"measured from now on: {shortened(decision.joining)}"
     apart = f"{found.best} and {shortened(found.open)}"
     if decision.ends and found.open:
         yield f"the starts that are left would not tell {apart} apart: the bench ends"
