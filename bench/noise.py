@@ -100,8 +100,7 @@ class Noise:
         """The variance of `weights @ means`: of each arm its own, with that of all arms counted in."""
         import numpy as np
 
-        own = np.maximum(np.bincount(self.design.arm_of, self.design.rest.freedom), _NO_FREEDOM)
-        squares = np.bincount(self.design.arm_of, self.design.rest.residuals(self.means) ** 2)
+        own, squares = self._own
         others = self._others(arms, float(own.sum()), float(squares.sum()))
         if others is None:
             return None
@@ -112,6 +111,14 @@ class Noise:
         parts = [Variance(float((share * counted).sum()) * others.value, others.df)]
         parts += [Variance(part, df) for part, df in zip(share * squares, own, strict=True)]
         return sum_of(parts)
+
+    @cached_property
+    def _own(self) -> "tuple[Array, Array]":
+        """The degrees of freedom of each arm's starts, and the sum of their squares."""
+        import numpy as np
+
+        own = np.maximum(np.bincount(self.design.arm_of, self.design.rest.freedom), _NO_FREEDOM)
+        return own, np.bincount(self.design.arm_of, self.design.rest.residuals(self.means) ** 2)
 
     def _others(self, arms: Sequence[int], df: float, squares: float) -> Variance | None:
         """The variance of the starts of all arms; if one of `arms` has few, with the assumed one counted in."""
