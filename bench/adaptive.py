@@ -1,9 +1,9 @@
 """What the starts of a bench so far decide: which arms are slower for sure, and whether more starts tell more. Pure.
 
-A bench is looked at after each start. Each look may be wrong in an equal part of `ERROR` (as in Pocock 1977, but by
-Bonferroni's bound, so that starts may depend on each other), and all pairs of competing arms share that part, because
-the figures that are compared also choose the best. So what is said at any look is wrong in at most `ERROR` of benches,
-whenever they end. Simulated in bench_results/calibration/adaptive.md.
+A bench is looked at after each start. Each look has an equal part of `ERROR` (as in Pocock 1977, but by Bonferroni's
+bound, so that looks may depend on each other), which the comparisons with the best share: that many leave the true best
+in with this probability (Gupta 1965). So it is right whenever the bench ends. bench_results/calibration/adaptive.md has
+how often that is so, also where all arms are equal, and what it costs.
 """
 
 import math
@@ -21,7 +21,7 @@ from tfdist.strategies.catalog import Exchange
 from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
-FEWEST_STARTS = 3
+FEWEST_STARTS = 2
 """A bench does not end before, so that figures are means of several starts."""
 
 
@@ -45,7 +45,7 @@ class Look:
 
 
 def look(
-    statistics: Statistics, rivals: Sequence[str], *, starts: int, planned: int, equal: float, pairs: int | None = None
+    statistics: Statistics, rivals: Sequence[str], *, starts: int, planned: int, equal: float, number: int | None = None
 ) -> Look:
     """Compare these arms, at least one, after `starts` of `planned` starts.
 
@@ -55,11 +55,10 @@ def look(
         starts: starts so far.
         planned: looks that share the error.
         equal: the margin, as a share.
-        pairs: number of pairs of all arms that compete, dropped ones included; None: of `rivals`.
+        number: of arms that compete, dropped ones included; None: of `rivals`.
     """
     best = max(rivals, key=statistics.log)
-    pairs = math.comb(len(rivals), 2) if pairs is None else pairs
-    error = ERROR / planned / max(pairs, 1)
+    error = ERROR / planned / max((number or len(rivals)) - 1, 1)
     slower, undecided, hopeful = [], [], False
     for arm in (arm for arm in rivals if arm != best):
         ratio = statistics.ratio(arm, best)
@@ -105,9 +104,8 @@ def decide(
     alive = [row.label for row in rivals if row.label not in bench.slower]
     if len(rivals) < 2 or not alive:
         return None
-    pairs = math.comb(len(rivals), 2)
     equal = bench.suite.equal
-    found = look(rows[0].statistics, alive, starts=starts, planned=bench.looks, equal=equal, pairs=pairs)
+    found = look(rows[0].statistics, alive, starts=starts, planned=bench.looks, equal=equal, number=len(rivals))
     left = [row for row in ranked if row.label not in {*found.slower, *bench.slower}]
     joining = _joining(measured, bench, specs)
     needed = {*unranked, *_compared(left), *_equal_pair(left, measured), *_baselines(joining, specs)}
