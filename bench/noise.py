@@ -135,10 +135,11 @@ def noise_of(values: Mapping[str, Mapping[Block, float]]) -> tuple[Noise, ...]:
     import numpy as np
 
     by_start: dict[tuple[str, Block], dict[Block, float]] = {}
+    blocks = {block for of_arm in values.values() for block in of_arm}
+    processes = {block: replace(block, round=0, group=abs(block.group)) for block in blocks}  # repeated turns: the same
     for arm, of_arm in values.items():
         for block, value in of_arm.items():
-            processes = replace(block, round=0, group=abs(block.group))  # repeated turns are of the same ones
-            by_start.setdefault((arm, processes), {})[block] = value
+            by_start.setdefault((arm, processes[block]), {})[block] = value
     means: dict[str, dict[Block, float]] = {arm: {} for arm in values}
     number: dict[tuple[str, Block], int] = {}
     squares, df = 0.0, 0

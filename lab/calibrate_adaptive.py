@@ -128,9 +128,9 @@ class Rule:
 
     def look(self, statistics: Statistics, alive: list[str], starts: int, rivals: int) -> Look:
         """Compare the arms that are left of this number of rivals."""
-        others = math.comb(rivals, 2) if self.all_pairs else rivals - 1
-        others = round(others / STARTS / self.share)  # `look` divides by STARTS
-        return look(statistics, alive, starts=starts, planned=STARTS, equal=Suite.equal, others=others)
+        comparisons = math.comb(rivals, 2) if self.all_pairs else rivals - 1
+        number = 1 + round(comparisons / STARTS / self.share)  # `look` divides by STARTS
+        return look(statistics, alive, starts=starts, planned=STARTS, equal=Suite.equal, number=number)
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,8 @@ class Bench:
     """The arms that a look found to be slower than the best."""
     said: set[tuple[str, str, float]] = field(default_factory=set)
     """An arm, another one, and the logarithm of their ratio that the arm is said not to reach."""
+    known: tuple[Mapping[str, int], Statistics] | None = None
+    """The statistics of the last look and of the report, often of the same turns, and the starts that they are of."""
 
     def measure(self, rule: Rule) -> int:
         """Start arms as `bench/run.py` does, and return the number of starts."""
@@ -190,7 +192,7 @@ class Bench:
         return start
 
     def _look(self, rule: Rule, start: int) -> Look:
-        statistics = self.statistics()
+        statistics = self.statistics(rule.error(start))
         one_device = self.suite.baselines[max(self._measured(start), key=statistics.log)][:1]
         rivals = dict.fromkeys([*self.suite.ranked, *one_device])
         return rule.look(statistics, [arm for arm in rivals if arm not in self.slower], start, len(rivals))
@@ -199,10 +201,12 @@ class Bench:
         """The competing arms that were measured in all of these starts."""
         return [arm for arm in self.suite.ranked if self.starts[arm] == starts]
 
-    def statistics(self, error: float = ERROR) -> Statistics:
+    def statistics(self, error: float) -> Statistics:
         """The statistics of all turns so far."""
-        turns = {arm: dict(islice(self.rates[arm].items(), ROUNDS_EACH * n)) for arm, n in self.starts.items()}
-        return Statistics(turns, error=error)
+        if self.known is None or self.known[0] != self.starts or self.known[1].error != error:
+            turns = {arm: dict(islice(self.rates[arm].items(), ROUNDS_EACH * n)) for arm, n in self.starts.items()}
+            self.known = dict(self.starts), Statistics(turns, error=error)
+        return self.known[1]
 
     def report(self, starts: int, error: float) -> tuple[float, ...]:
         """`false`, `named`, `bias` and `best_bias` of `Shares`, with all that was said before."""

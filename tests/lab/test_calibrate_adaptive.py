@@ -112,7 +112,7 @@ def test_equal_arms_are_rarely_called_slower_and_the_best_is_hardly_ever_dropped
 def test_without_a_correction_for_looks_and_pairs_equal_arms_are_called_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptive, "ERROR", 4 * ERROR)
     monkeypatch.setattr(Rule, "look", lambda self, statistics, alive, starts, rivals: adaptive.look(
-        statistics, alive, starts=starts, planned=4, equal=0.05, others=1
+        statistics, alive, starts=starts, planned=4, equal=0.05, number=2
     ))  # fmt: skip
     assert shares(Case(ten_arms(), *NOISY), BENCHES).false > 0.05 + TOLERANCE
 
