@@ -11,14 +11,29 @@ from typing import TypeVar
 from tfdist.bench.suites.suite import Suite
 from tfdist.jobs.tasks import task_count
 from tfdist.launch.typed_json import PositiveInt
+from tfdist.models.spec import TrainingSpec
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
 
 _FORKED_S, _PROCESS_S = 1.0, 3.0
-"""What each process adds to `Strategy.start_s`: one of the built-in training, and one of the user's own program."""
-_EDGE_S = 0.5
-"""Seconds of a turn besides its timed windows: the release, a step that is not counted, and saving."""
+"""What each process adds to `Strategy.start_s`: a forked one, and one that is executed (`Templates`)."""
+_GPU_S, _XLA_S = 4.0, 25.0
+"""What compiling for GPUs, and XLA, add to the start of an arm: their share of the wall time in which six arms start on
+an H200 with 16 cores."""
 
+
+@dataclass(frozen=True)
+class Costs:
+    """What starts and turns take on a machine; by default as the table of strategies says."""
+
+    starts: float = 1.0
+    """Wall seconds of starts over the sum of `start_s` and the warm-up of their arms: several start at a time."""
+    edge_s: float = 0.5
+    """Seconds of a turn besides its timed windows: the release, a step that is not counted, and saving. With its share
+    of turns that are repeated, and of the end of the processes, if it comes from a bench."""
+
+
+BY_TABLE = Costs()
 
 Item = TypeVar("Item")
 
@@ -96,14 +111,23 @@ def extended(ends: Sequence[int], total: int) -> tuple[int, ...]:
     return kept + tuple(kept[-1] + end for end in spread(added, ceil(added / ends[0])))
 
 
-def start_s(choice: StrategyChoice) -> float:
-    """Wall seconds from the start of an arm's processes until they wait for their first turn."""
-    process_s = _PROCESS_S if type(choice) is StrategyChoice else _FORKED_S
-    return CATALOG[choice.strategy].start_s + process_s * task_count(choice)
+def start_s(choice: StrategyChoice, isolated: bool = False) -> float:
+    """Wall seconds from the start of an arm's processes until they wait for their first turn.
+
+    Args:
+        choice: of the arm; a plain StrategyChoice: it runs the user's own program.
+        isolated: its processes are not forked, as `Suite.isolated`.
+    """
+    process_s = _PROCESS_S if isolated or type(choice) is StrategyChoice else _FORKED_S
+    compile_s = _GPU_S * choice.gpus + _XLA_S * (isinstance(choice, TrainingSpec) and choice.xla)
+    return CATALOG[choice.strategy].start_s + process_s * task_count(choice) + compile_s
 
 
 def seconds_left(
-    incarnations: Iterable[Sequence[PlannedRun]], specs: Mapping[str, StrategyChoice], suite: Suite
+    incarnations: Iterable[Sequence[PlannedRun]],
+    specs: Mapping[str, StrategyChoice],
+    suite: Suite,
+    costs: Costs = BY_TABLE,
 ) -> float:
     """Wall seconds that these incarnations will take.
 
@@ -111,33 +135,34 @@ def seconds_left(
         incarnations: the runs that are left, by incarnation.
         specs: by arm.
         suite: how long a turn and a warm-up is.
+        costs: of this machine.
     """
     total = 0.0
     for runs in incarnations:
-        starts_s, _ = _costs_s(suite, {run.arm: specs[run.arm] for run in runs})
-        total += starts_s + len(runs) * (suite.turn_s + _EDGE_S)
+        starts_s, _ = _costs_s(suite, {run.arm: specs[run.arm] for run in runs}, costs)
+        total += starts_s + len(runs) * (suite.turn_s + costs.edge_s)
     return total
 
 
-def fitting_starts(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: float) -> int:
+def fitting_starts(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: float, costs: Costs = BY_TABLE) -> int:
     """The number of incarnations, at least 1, for about this time: as many of the suite's length as fit.
 
     If fewer fit than the suite has, they have fewer rounds each; only if not even one round fits, there are fewer.
     """
-    starts_s, round_s = _costs_s(suite, specs)
+    starts_s, round_s = _costs_s(suite, specs, costs)
     full = seconds / (starts_s + ceil(suite.rounds / suite.incarnations) * round_s)
     return max(1, int(full), min(suite.incarnations, int(seconds / (starts_s + round_s))))
 
 
-def _costs_s(suite: Suite, specs: Mapping[str, StrategyChoice]) -> tuple[float, float]:
+def _costs_s(suite: Suite, specs: Mapping[str, StrategyChoice], costs: Costs) -> tuple[float, float]:
     """Wall seconds of the starts of these arms, and of a round."""
-    starts_s = sum(start_s(spec) + suite.warmup_s for spec in specs.values())
-    return starts_s, max(1, len(specs)) * (suite.turn_s + _EDGE_S)
+    starts_s = sum(start_s(spec, suite.isolated) + suite.warmup_s for spec in specs.values())
+    return costs.starts * starts_s, max(1, len(specs)) * (suite.turn_s + costs.edge_s)
 
 
-def fitting_rounds(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: float) -> int:
+def fitting_rounds(suite: Suite, specs: Mapping[str, StrategyChoice], seconds: float, costs: Costs = BY_TABLE) -> int:
     """The number of rounds, at least 1, that are measured in about this time with the suite's incarnations."""
-    starts_s, round_s = _costs_s(suite, specs)
+    starts_s, round_s = _costs_s(suite, specs, costs)
     if suite.isolated:
         return max(1, int(seconds / (round_s + starts_s)))
     return max(1, int((seconds - suite.incarnations * starts_s) / round_s))
@@ -164,5 +189,5 @@ class Spent:
 
     def left_s(self, starts: int, turns: int, turn_s: float) -> float:
         """Seconds that more starts and turns will take, as the mean ones so far; before the first, `turn_s` each."""
-        each_s = self.turns_s / self.turns if self.turns else turn_s + _EDGE_S
+        each_s = self.turns_s / self.turns if self.turns else turn_s + BY_TABLE.edge_s
         return starts * self.starts_s / max(1, self.starts) + turns * each_s

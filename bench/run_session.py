@@ -99,11 +99,11 @@ class _Starts:
             now, end = decision.joining, bench.ends[starts - 1]
             left = [run for run in bench.plan if run in before or (run.arm in now and run.round > end)]
             self.planned = list(incarnations(left, bench.ends))
-        left_s = seconds_left(self.planned, self.session.arms.specs, bench.suite)
+        left_s = seconds_left(self.planned, self.session.arms.specs, bench.suite, self.session.costs)
         self.hooks.progress.note(f"after start {starts} of {bench.looks}: {'; '.join(_news(decision, left_s))}")
 
     def _save(self, bench: BenchFile) -> None:
-        self.session = Session(self.session.root, bench, self.session.arms)
+        self.session = Session(self.session.root, bench, self.session.arms, costs=self.session.costs)
         save_json(BenchPaths(self.session.root).bench, bench.to_json())
 
 
@@ -161,8 +161,8 @@ def _more(session: Session, hooks: RunnerHooks, until: float | None, failed: Set
     if widths[widest] <= precision and suite.incarnations >= FEWEST_SURE:
         return None
     bench = session.bench.with_rounds(suite.rounds + session.bench.ends[0])
-    longer = Session(session.root, bench, session.arms)
-    start_s = seconds_left(longer.incarnations[-1:], longer.arms.specs, bench.suite)
+    longer = Session(session.root, bench, session.arms, costs=session.costs)
+    start_s = seconds_left(longer.incarnations[-1:], longer.arms.specs, bench.suite, longer.costs)
     if until is not None and time.monotonic() + start_s > until:
         return None
     known = f"is known to within {widths[widest]:.1%}" if isfinite(widths[widest]) else "is not known yet"

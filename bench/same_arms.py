@@ -1,10 +1,8 @@
 """What this machine's benches found for pairs of equal arms (A/A): by how much their ratios differ beyond their noise.
 
-Each bench with such a pair adds a line to same_arms.csv in $XDG_STATE_HOME/tfdist, by default ~/.local/state/tfdist.
+Each bench with such a pair adds a line to same_arms.csv (`history`).
 """
 
-import csv
-import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -13,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfdist.bench.history import append_rows, history_file, read_rows
 from tfdist.bench.statistics import FLOOR, Comparison
 from tfdist.launch.agent_program.system import first_value
-from tfdist.launch.json_files import open_append, read_bytes
 from tfdist.launch.machine import Machines, combined
 from tfdist.launch.text import counted
 
@@ -48,14 +46,9 @@ class SamePair:
         }
 
 
+_FILE = "same_arms.csv"
 _COLUMNS = ("machine", "folder", "arm", "other", "ratio", "error")
 """Columns of the file: the machine's name, the absolute path of the bench, and as in `SamePair`."""
-
-
-def history_file() -> Path:
-    """Where the pairs of this user are; of one without a home, as if that were /."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path("/", os.path.expanduser(state).removeprefix("~"), "tfdist", "same_arms.csv")  # noqa: PTH111 - it raises nothing without a home
 
 
 def machine_name(machines: Machines) -> str:
@@ -85,30 +78,17 @@ def remember(pairs: Sequence[SamePair], machine: str, root: Path) -> str:
     If a bench is resumed, the last line of each pair counts.
     """
     known = [(p.arm, p.other, f"{p.comparison.ratio:.4f}", f"{p.error:.4f}") for p in pairs if p.error is not None]
-    path = history_file()
     try:
         if known:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            text = io.StringIO(newline="")
-            with open_append(path) as file:
-                writer = csv.writer(text)
-                if not file.seek(0, os.SEEK_END):
-                    writer.writerow(_COLUMNS)
-                writer.writerows((machine, root.resolve(), *pair) for pair in known)
-                file.write(text.getvalue().encode(errors="backslashreplace"))
+            append_rows(_FILE, _COLUMNS, ((machine, root.resolve(), *pair) for pair in known))
     except OSError as error:
-        return f"the ratio of equal arms is not added to {path}: {error.strerror}"
+        return f"the ratio of equal arms is not added to {history_file(_FILE)}: {error.strerror}"
     return ""
 
 
 def _measured_pairs(machine: str) -> Iterator[tuple[float, float]]:
     """Ratio and error of each pair of this machine."""
-    try:
-        lines = list(csv.DictReader(io.StringIO(read_bytes(history_file()).decode(), newline="")))
-    except (OSError, ValueError, csv.Error):
-        return
-    whole = [line for line in lines if line.keys() == {*_COLUMNS} and None not in line.values()]
-    last = {(line["folder"], line["arm"], line["other"]): line for line in whole}
+    last = {(line["folder"], line["arm"], line["other"]): line for line in read_rows(_FILE, _COLUMNS)}
     for line in last.values():
         with suppress(ValueError):
             ratio, error = float(line["ratio"]), float(line["error"])

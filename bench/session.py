@@ -10,11 +10,21 @@ from pathlib import Path
 from tfdist.bench.against import MOST_STARTS, PRECISION, check_base
 from tfdist.bench.collectives.results import Sweep, holds_collectives, read_collectives
 from tfdist.bench.compare.gate import LONGEST, NOISY, gate_needs
+from tfdist.bench.durations import costs_on
 from tfdist.bench.factors import screen
 from tfdist.bench.folder import BenchFile, BenchPaths, check_new, check_writable, full_plan, read_bench, slug
 from tfdist.bench.group import NO_TRACES, Traces, plan_traces
 from tfdist.bench.options import BenchOptions, changed_suite, requested_suite
-from tfdist.bench.plan import PlannedRun, beside, fitting_rounds, fitting_starts, incarnations, seconds_left
+from tfdist.bench.plan import (
+    BY_TABLE,
+    Costs,
+    PlannedRun,
+    beside,
+    fitting_rounds,
+    fitting_starts,
+    incarnations,
+    seconds_left,
+)
 from tfdist.bench.reading import read_folder
 from tfdist.bench.same_arms import floor_on, machine_name
 from tfdist.bench.statistics import ERROR, Pair
@@ -94,6 +104,8 @@ class Session:
     collectives: Path | None = None
     """A folder of `tfdist collectives`, for the ceiling of the network."""
     traces: Traces = NO_TRACES
+    costs: Costs = BY_TABLE
+    """Those of this machine."""
 
     @property
     def sweep(self) -> Sweep | None:
@@ -143,7 +155,7 @@ class Session:
     @property
     def estimate_s(self) -> float:
         """Wall seconds that `to_run` will take, as `plan.seconds_left`."""
-        return seconds_left(self.incarnations, self.arms.specs, self.bench.suite)
+        return seconds_left(self.incarnations, self.arms.specs, self.bench.suite, self.costs)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -151,7 +163,7 @@ class Session:
         if self.budget_s is None or not self.incarnations:
             return self.arms.warnings
         first = tuple(run for run in self.to_run if run.round == self.to_run[0].round)
-        first_s = seconds_left([first], self.arms.specs, self.bench.suite)
+        first_s = seconds_left([first], self.arms.specs, self.bench.suite, self.costs)
         if first_s <= self.budget_s:
             return self.arms.warnings
         short = f"--budget {duration(self.budget_s)}: the first round takes about {duration(first_s)}"
@@ -250,13 +262,16 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
     name = machine_name(machines)
     started = now.isoformat(timespec="seconds")
     floor = floor_on(name)
-    suite = _within(_with_gate(suite, arms, options, floor), arms, options)
+    costs = costs_on(name, suite)
+    suite = _within(_with_gate(suite, arms, options, floor), arms, options, costs)
     notes += _gate_notes(suite, arms, options.fail_slower, floor)
     plan = full_plan(suite)
     hosts = tuple(host.name for host in machines)
     bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor, machine=name)
     bench = replace(bench, fail_slower=options.fail_slower)
-    return Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
+    return Session(
+        root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives, costs=costs
+    )
 
 
 def _check_gate(suite: Suite, bound: float | None) -> None:
@@ -297,18 +312,18 @@ def _pairs(suite: Suite, arms: Arms) -> int:
     return sum(arm in arms.specs for arm, _ in suite.version_pairs)
 
 
-def _within(suite: Suite, arms: Arms, options: BenchOptions) -> Suite:
+def _within(suite: Suite, arms: Arms, options: BenchOptions, costs: Costs) -> Suite:
     """The suite with as many starts and rounds as fit into --budget, unless options say how many."""
     if options.budget_s is None or options.rounds is not None:
         return suite
     if options.incarnations is None and not suite.isolated:
-        starts = fitting_starts(suite, arms.specs, options.budget_s)
+        starts = fitting_starts(suite, arms.specs, options.budget_s, costs)
         limited = options.fail_slower is not None or options.precision is not None
-        if limited and fitting_rounds(suite, arms.specs, options.budget_s) >= suite.rounds:  # more come later
+        if limited and fitting_rounds(suite, arms.specs, options.budget_s, costs) >= suite.rounds:  # more come later
             return suite
         suite = replace(suite, incarnations=starts)
     number = None if suite.isolated else suite.incarnations
-    rounds = fitting_rounds(suite, arms.specs, options.budget_s)
+    rounds = fitting_rounds(suite, arms.specs, options.budget_s, costs)
     return adjust(suite, {"rounds": max(rounds, number or 1), "incarnations": number})
 
 
@@ -336,7 +351,8 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
     lost = next((run.arm for run in sorted(done) if run.arm in arms.refused), None)
     if lost is not None:
         raise TfdistError(f"--resume {root}: {lost} was measured before and can no longer run: {arms.refused[lost]}")
-    return Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives)
+    costs = costs_on(machine_name(machines), bench.suite)
+    return Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives, costs=costs)
 
 
 def _check_precision(precision: float, session: Session) -> None:

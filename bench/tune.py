@@ -97,7 +97,7 @@ def search_s(session: Session) -> float:
     """Wall seconds that the search will take."""
     default, *candidates = search_arms(session)
     every = (_stage(session, [default, *candidates[:number]], 0) for number in stages(len(candidates)))
-    return sum(seconds_left(runs, session.arms.specs, session.bench.suite) for runs in every)
+    return sum(seconds_left(runs, session.arms.specs, session.bench.suite, session.costs) for runs in every)
 
 
 def _stage(session: Session, arms: Sequence[str], after: int) -> tuple[tuple[PlannedRun, ...], ...]:

@@ -1,19 +1,15 @@
 """The command that measures enough to compare arms, for a bench that has measured too little. Pure."""
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from tfdist.bench.durations import choice_of
 from tfdist.bench.plan import incarnations, interleave, seconds_left, spread
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.suites.suite import Suite, load_suite
 from tfdist.bench.until import done_runs
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.text import duration
-from tfdist.models.spec import TrainingSpec
-from tfdist.strategies.choice import StrategyChoice
-from tfdist.strategies.options import StrategyName
 
 _SMOKE = "smoke"
 """The suite that only checks that arms train."""
@@ -29,12 +25,12 @@ def how_to_measure_enough(folder: ResultFolder, root: Path) -> str:
         if any(record.spec.get("gpus") for record in folder.records):
             return "For an answer: tfdist bench --suite gpu."
         suite = load_suite("cpu")
-        arms = {arm.name: _choice(arm.choices) for arm in suite.arms}
+        arms = {arm.name: choice_of(arm.choices) for arm in suite.arms}
         plan = interleave(list(arms), suite.rounds, suite.seed)
         seconds = seconds_left(incarnations(plan, spread(suite.rounds, suite.incarnations)), arms, suite)
         return f"For an answer: tfdist bench --suite cpu (about {duration(seconds)})."
     longer = bench.with_rounds(max(Suite.rounds, bench.suite.rounds))
-    arms = {record.arm: _choice(record.spec) for record in folder.records if record.ranks}
+    arms = {record.arm: choice_of(record.spec) for record in folder.records if record.ranks}
     done = done_runs(longer, folder.records)
     left = [run for run in longer.plan if run.arm in arms and run not in done]
     if not left:  # of trainings that have learned enough
@@ -43,10 +39,3 @@ def how_to_measure_enough(folder: ResultFolder, root: Path) -> str:
     command = f"tfdist bench --resume {shlex.quote(str(root))} --rounds {longer.suite.rounds}"
     command += "" if local else f" --hosts {shlex.quote(','.join(bench.hosts))}"
     return f"For an answer: {command} (about {duration(seconds)})."
-
-
-def _choice(spec: Mapping[str, Any]) -> StrategyChoice:
-    """What decides how long the processes of an arm take to start."""
-    kind = StrategyChoice if spec.get("command") else TrainingSpec
-    sizes = {name: spec[name] for name in ("workers", "ps", "devices") if spec.get(name) is not None}
-    return kind(strategy=StrategyName(spec["strategy"]), **sizes)

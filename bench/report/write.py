@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfdist.bench import durations, same_arms
 from tfdist.bench.folder import BenchPaths
 from tfdist.bench.report.build import Report, make_report
 from tfdist.bench.report.figures.pictures import to_png
@@ -12,7 +13,6 @@ from tfdist.bench.report.format import to_csv
 from tfdist.bench.report.html.render import render
 from tfdist.bench.report.markdown import markdown
 from tfdist.bench.report.section import Page, Section
-from tfdist.bench.same_arms import remember
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import read_json, replace_file, save_json
 from tfdist.launch.typed_json import from_json
@@ -27,7 +27,7 @@ class _ReportFiles:
 
 
 def report_bench(root: Path, machine: str) -> tuple[Report, str]:
-    """Write the report of the bench in `root`, also if it was interrupted, and remember its equal arms.
+    """Write the report of the bench in `root`, also if it was interrupted; remember its equal arms and its durations.
 
     Returns:
         The report; and a warning if the machine's history cannot be written, else an empty text.
@@ -37,7 +37,8 @@ def report_bench(root: Path, machine: str) -> tuple[Report, str]:
     """
     report = make_report([root])
     write_page(report, root)
-    return report, remember(report.same_arms, machine, root)
+    warnings = (same_arms.remember(report.same_arms, machine, root), durations.remember(root, machine))
+    return report, "; ".join(filter(None, warnings))
 
 
 def write_page(page: Page, out: Path) -> Path:

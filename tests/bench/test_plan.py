@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.bench.plan import (
+    Costs,
     PlannedRun,
     Spent,
     beside,
@@ -21,6 +22,7 @@ from tfdist.bench.plan import (
 )
 from tfdist.bench.suites.suite import Suite
 from tfdist.models.spec import TrainingSpec
+from tfdist.strategies.choice import StrategyChoice
 from tfdist.strategies.options import StrategyName
 
 SPECS = {"a": TrainingSpec(), "b": TrainingSpec(strategy=StrategyName.MULTI_WORKER, workers=2)}
@@ -41,6 +43,23 @@ def test_an_incarnation_is_its_starts_and_its_turns() -> None:
     assert rounds == pytest.approx(6 * 2 * 2.5)
     assert left_s(12, 2) - left_s(12, 1) == pytest.approx(STARTS)
     assert left_s(6, 1) == pytest.approx(STARTS + rounds)
+
+
+def test_processes_that_are_executed_gpus_and_xla_add_to_the_start() -> None:
+    one = SPECS["a"]
+    program = StrategyChoice(strategy=one.strategy)
+    assert start_s(one, isolated=True) == start_s(program) == start_s(program, isolated=True) > start_s(one)
+    assert start_s(replace(one, gpus=True, xla=True)) > start_s(replace(one, gpus=True)) > start_s(one)
+
+
+def test_starts_and_turns_cost_what_they_do_on_the_machine() -> None:
+    costs = Costs(starts=2.0, edge_s=1.5)
+    blocks = list(incarnations(interleave(list(SPECS), 12, 0), spread(12, 3)))
+    assert seconds_left(blocks, SPECS, SUITE, costs) == pytest.approx(3 * 2 * STARTS + 24 * 3.5)
+    seconds = 3 * 2 * STARTS + 12 * 2 * 3.5 + 0.1
+    suite = replace(SUITE, rounds=12, incarnations=3)
+    assert fitting_rounds(suite, SPECS, seconds, costs) == 12 < fitting_rounds(suite, SPECS, seconds)
+    assert fitting_starts(suite, SPECS, seconds, costs) == 3 < fitting_starts(suite, SPECS, seconds)
 
 
 def test_nothing_left_takes_no_time() -> None:

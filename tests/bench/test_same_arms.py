@@ -2,7 +2,6 @@
 
 import csv
 import math
-import os
 import random
 from pathlib import Path
 
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.bench.conftest import record
 from tests.bench.report.rows import folder
+from tfdist.bench.history import history_file
 from tfdist.bench.report.build import summarize_report
-from tfdist.bench.same_arms import FEWEST_PAIRS, SamePair, floor_on, history_file, machine_name, remember
+from tfdist.bench.same_arms import FEWEST_PAIRS, SamePair, floor_on, machine_name, remember
 from tfdist.bench.statistics import FLOOR, Comparison
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.machine import Machine
@@ -55,28 +55,6 @@ def test_a_bench_that_is_resumed_counts_once(state: Path) -> None:
     assert len(state.read_text().splitlines()) == 1 + FEWEST_PAIRS
 
 
-def test_a_file_without_its_first_line_counts_as_empty(state: Path) -> None:
-    measured("this", 0.1, FEWEST_PAIRS)
-    assert floor_on("this") > 0.05
-    state.write_text("".join(state.read_text().splitlines(keepends=True)[1:]))
-    assert floor_on("this") == FLOOR
-
-
-def test_a_user_without_a_home_has_the_file_of_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("HOME", "~")  # as expanduser returns it for a user that is not known
-    assert history_file() == Path("/.local/state/tfdist/same_arms.csv")
-    monkeypatch.setenv("HOME", "/home/me")
-    assert history_file() == Path("/home/me/.local/state/tfdist/same_arms.csv")
-
-
-def test_a_folder_whose_name_is_not_utf_8_is_added(state: Path) -> None:
-    for name in (b"/results/\xff", b"/results/\xfe"):
-        assert remember([pair(1.0)], "this", Path(os.fsdecode(name))) == ""
-    assert [line["folder"] for line in csv.DictReader(state.read_text().splitlines())] == [
-        "/results/\\udcff", "/results/\\udcfe"]  # fmt: skip
-
-
 def test_pairs_of_few_starts_are_not_added(state: Path) -> None:
     remember([pair(1.1, None)], "this", Path("/results/0"))
     assert not state.exists()
@@ -102,23 +80,15 @@ def test_a_history_that_cannot_be_written_is_a_warning(state: Path) -> None:
     assert "is not added to" in remember([pair(1.0)], "this", Path("/results/0"))
 
 
-def test_a_link_in_place_of_the_history_is_a_warning(state: Path, tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    history_file().parent.mkdir(parents=True, exist_ok=True)
-    history_file().symlink_to(victim)
-    assert "is not added to" in remember([pair(1.0)], "this", Path("/results/0"))
-    assert victim.read_text() == "mine"
-
-
 WORDS = st.text(st.characters(exclude_categories=["Cs", "Nd"]))  # without digits, of which a ratio could be made
 
 
 @given(st.lists(st.one_of(WORDS, st.sampled_from(["this", "0", "-1", "nan", "inf", "x", "1e400"])), max_size=6))
 def test_lines_that_are_no_pairs_are_ignored(cells: list[str]) -> None:
     text = "\n".join(",".join(["this", str(number), *cells]) for number in range(2 * FEWEST_PAIRS))
-    history_file().parent.mkdir(parents=True, exist_ok=True)
-    history_file().write_text("machine,folder,arm,other,ratio,error\n" + text, encoding="utf-8", errors="replace")
+    path = history_file("same_arms.csv")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("machine,folder,arm,other,ratio,error\n" + text, encoding="utf-8", errors="replace")
     assert floor_on("this") == FLOOR
 
 

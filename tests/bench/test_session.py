@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tfdist.bench.options import BenchOptions
 from tfdist.bench.progress import Progress
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.summary import summarize
+from tfdist.bench.report.write import report_bench
 from tfdist.bench.run_session import half_widths, run_session
 from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import default_suite, prepare
@@ -257,6 +259,32 @@ def test_a_resume_is_refused_if_a_measured_arm_can_no_longer_run(options: BenchO
     run_session(session, hooks(FakeArms()))
     with pytest.raises(TfdistError, match=r"refused was measured before and can no longer run: .*GPUs"):
         prepare(BenchOptions(resume=session.root), MACHINES)
+
+
+@pytest.mark.usefixtures("no_charts")
+def test_the_time_of_a_bench_is_estimated_from_the_last_one_of_this_machine(
+    options: BenchOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    session = prepare(options, MACHINES)
+    names = list(session.arms.specs)
+    half_an_hour_ago = (datetime.now(timezone.utc) - timedelta(minutes=30)).isoformat(timespec="seconds")
+    slow = {"started": half_an_hour_ago, "wall_s": 1900.0}
+    run_session(session, hooks(FakeArms(records=dict.fromkeys(names, slow))))
+    assert prepare(replace(options, out=tmp_path / "b"), MACHINES).estimate_s == session.estimate_s < 100
+    _, warning = report_bench(session.root, session.bench.machine)
+    assert warning == ""
+
+    later = prepare(replace(options, out=tmp_path / "b"), MACHINES)
+    assert later.costs.edge_s == pytest.approx(100 / len(names) - later.bench.suite.turn_s, abs=5)
+    assert later.estimate_s == pytest.approx(2 * 1900, rel=0.01), "two starts of half an hour"
+    resumed = prepare(BenchOptions(resume=session.root, rounds=3), MACHINES)
+    assert resumed.estimate_s == pytest.approx(1900, rel=0.01)
+    budget = replace(options, out=tmp_path / "b", budget_s=2400.0)
+    assert prepare(budget, MACHINES).bench.suite.incarnations == 1
+    assert "the first round takes about 32 min" in prepare(replace(budget, budget_s=600.0), MACHINES).warnings[-1]
+    two = local_machines(Machine((0, 1, 2), ()))
+    assert prepare(replace(options, out=tmp_path / "b"), two).estimate_s == session.estimate_s, "another machine"
 
 
 def test_a_resume_needs_a_bench(tmp_path: Path) -> None:
