@@ -44,7 +44,7 @@ bench-launch: install ## Measure what the launcher costs, and the time until the
 	$(PY) -m lab.launch_cost
 	$(PY) -m lab.first_step
 
-calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 40 minutes)
+calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 45 minutes)
 	$(PY) -m lab.calibrate_turns
 	$(PY) -m lab.forked_starts
 	$(PY) -m lab.calibrate_statistics

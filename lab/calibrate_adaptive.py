@@ -343,7 +343,7 @@ RULE_BENCHES = 300
 TEXT = """# Calibration of benches that drop arms
 
 What it saves that `tfdist bench` drops arms between its starts and ends when all is decided (`bench/adaptive.py`), and how often that is wrong, in simulated
-benches of up to four starts of three rounds. Written by `python -m lab.calibrate_adaptive`. Each row is of {benches} benches.
+benches of up to four starts of three rounds. Written by `python -m lab.calibrate_adaptive`. Each row is of {benches:,} benches.
 
 - "starts", "turn", "bad", "spreads": the noise, as in [statistics.md](statistics.md), with the same drift.
 - Suite cpu has the throughputs of the recorded bench, and the times that tfdist plans for its starts and turns.
