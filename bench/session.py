@@ -25,7 +25,7 @@ from tfdist.bench.statistics import ERROR, Pair
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.command import check_complete, check_measures
 from tfdist.bench.suites.explain import explained
-from tfdist.bench.suites.suite import Suite, adjust, load_suite
+from tfdist.bench.suites.suite import QUICK, Suite, adjust, load_suite
 from tfdist.bench.until import accuracy_of, completed, done_runs
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.hosts.host import LOCAL
@@ -99,6 +99,8 @@ class Session:
     collectives: Path | None = None
     """A folder of `tfdist collectives`, for the ceiling of the network."""
     traces: Traces = NO_TRACES
+    quick_s: float | None = None
+    """Wall seconds of the suite QUICK here; None: the user chose a suite or a length, or it would compare nothing."""
 
     @property
     def sweep(self) -> Sweep | None:
@@ -239,7 +241,16 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
     hosts = tuple(host.name for host in machines)
     bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor, machine=name)
     bench = replace(bench, fail_slower=options.fail_slower)
-    return Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
+    session = Session(root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives)
+    return replace(session, quick_s=_quick_s(options, machines))
+
+
+def _quick_s(options: BenchOptions, machines: Machines) -> float | None:
+    """`Session.quick_s`."""
+    if not options.is_default or len(machines) > 1:  # the suite of several hosts answers another question
+        return None
+    quick = _new(replace(options, suite=QUICK), machines)
+    return quick.estimate_s if quick.pairs else None
 
 
 def _check_gate(suite: Suite, bound: float | None) -> None:
