@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
-SUITE ?= smoke
+SUITE ?= quick
 MINUTES ?= 30
 BENCHES ?= 10
 DIST ?= dist
@@ -37,7 +37,7 @@ help: ## List the targets
 install: $(VENV)/sources ## Create .venv with tfdist and the development tools; with a GPU also the CUDA libraries, unless CUDA=0
 	$(if $(filter install,$(MAKECMDGOALS)),@echo "next: $(VENV)/bin/tfdist launch --preset smoke --dataset digits")
 
-bench: install ## Bench MobileNetV2 under every strategy, report in bench_results/ (SUITE=smoke, cpu, gpu, hosts, convergence, ... or a file)
+bench: install ## Measure in 3 minutes which strategy to use here, report in bench_results/ (SUITE=cpu, gpu, hosts, convergence, ... or a file)
 	$(PY) -m tfdist bench --suite "$(SUITE)"
 
 bench-launch: install ## Measure what the launcher costs, and the time until the first step, beside the same without it (about 20 minutes)

@@ -110,6 +110,12 @@ class BenchOptions:
     """A folder of `tfdist collectives`, for the ceiling of the network; None: the measured links, if there are any."""
 
     @property
+    def is_default(self) -> bool:
+        """Whether the suite and its length are left to tfdist; the program and the folder may be the user's."""
+        free = replace(self, command="", program=(), out=None, seed=None, trace=False, collectives=None)
+        return free == BenchOptions()
+
+    @property
     def changes(self) -> dict[str, Any]:
         """Fields of the suite with the values that the user gave."""
         names = ("rounds", "seed", "turn_s", "incarnations", "isolated", "explain", "baseline", "all", "equal")

@@ -31,7 +31,7 @@ from tfdist.bench.statistics import ERROR, Pair
 from tfdist.bench.suites.arms import Arms, resolve_arms
 from tfdist.bench.suites.command import check_complete, check_measures
 from tfdist.bench.suites.explain import explained
-from tfdist.bench.suites.suite import Suite, adjust, load_suite
+from tfdist.bench.suites.suite import QUICK, Suite, adjust, load_suite
 from tfdist.bench.until import accuracy_of, completed, done_runs
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
@@ -106,6 +106,8 @@ class Session:
     traces: Traces = NO_TRACES
     costs: Costs = BY_TABLE
     """Those of this machine."""
+    quick_s: float | None = None
+    """Wall seconds of the suite QUICK here; None: the user chose a suite or a length, or it would compare nothing."""
 
     @property
     def sweep(self) -> Sweep | None:
@@ -269,9 +271,17 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
     hosts = tuple(host.name for host in machines)
     bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor, machine=name)
     bench = replace(bench, fail_slower=options.fail_slower)
-    return Session(
-        root, bench, arms, notes=notes, budget_s=options.budget_s, collectives=options.collectives, costs=costs
-    )
+    session = Session(root, bench, arms, notes=notes, budget_s=options.budget_s, costs=costs)
+    session = replace(session, collectives=options.collectives, quick_s=_quick_s(options, machines))
+    return session
+
+
+def _quick_s(options: BenchOptions, machines: Machines) -> float | None:
+    """`Session.quick_s`."""
+    if not options.is_default or len(machines) > 1:  # the suite of several hosts answers another question
+        return None
+    quick = _new(replace(options, suite=QUICK), machines)
+    return quick.estimate_s if quick.pairs else None
 
 
 def _check_gate(suite: Suite, bound: float | None) -> None:

@@ -173,7 +173,7 @@ OPTIONS: dict[str, Any] = option_rows(
     WHAT,
     suite=(
         str,
-        "smoke, cpu, gpu, hosts, knobs, classic, convergence, stragglers, storage, batch, or a .toml file. "
+        "quick, smoke, cpu, gpu, hosts, knobs, classic, convergence, stragglers, storage, batch, or a .toml file. "
         "Default: hosts with --hosts, gpu with GPUs, else cpu.",
         {"complete": _suites},
     ),

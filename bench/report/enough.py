@@ -6,7 +6,7 @@ from pathlib import Path
 from tfdist.bench.durations import choice_of
 from tfdist.bench.plan import incarnations, interleave, seconds_left, spread
 from tfdist.bench.reading import ResultFolder
-from tfdist.bench.suites.suite import Suite, load_suite
+from tfdist.bench.suites.suite import QUICK, Suite, load_suite
 from tfdist.bench.until import done_runs
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.text import duration
@@ -16,19 +16,17 @@ _SMOKE = "smoke"
 
 
 def how_to_measure_enough(folder: ResultFolder, root: Path) -> str:
-    """`For an answer: tfdist bench --suite cpu (about 12 min).`; empty for a launch."""
+    """`For an answer: tfdist bench --suite quick (about 3 min).`; empty for a launch."""
     bench = folder.bench
     if bench is None:
         return ""
     local = bench.hosts == (LOCAL.name,)
     if local and bench.suite.name == _SMOKE and load_suite(_SMOKE).arms == bench.suite.arms:
-        if any(record.spec.get("gpus") for record in folder.records):
-            return "For an answer: tfdist bench --suite gpu."
-        suite = load_suite("cpu")
+        suite = load_suite(QUICK)
         arms = {arm.name: choice_of(arm.choices) for arm in suite.arms}
         plan = interleave(list(arms), suite.rounds, suite.seed)
         seconds = seconds_left(incarnations(plan, spread(suite.rounds, suite.incarnations)), arms, suite)
-        return f"For an answer: tfdist bench --suite cpu (about {duration(seconds)})."
+        return f"For an answer: tfdist bench --suite {suite.name} (about {duration(seconds)})."
     longer = bench.with_rounds(max(Suite.rounds, bench.suite.rounds))
     arms = {record.arm: choice_of(record.spec) for record in folder.records if record.ranks}
     done = done_runs(longer, folder.records)

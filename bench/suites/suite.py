@@ -22,6 +22,8 @@ _IN_SECONDS = ("turn", "warmup", "window", "timeout")
 """Keys whose field ends with `_s`."""
 _FIXED: Mapping[str, str] = {"weak": "batch_size", "strong": "global_batch_size"}
 """The batch size that each scaling fixes."""
+QUICK = "quick"
+"""The built-in suite for a rough answer."""
 BASE = " (base)"
 """End of the name of an arm that runs the earlier version."""
 

@@ -8,6 +8,7 @@ import typer
 
 from tfdist.bench.ceiling import exchange_of, network_limit
 from tfdist.bench.session import Session
+from tfdist.bench.suites.suite import QUICK
 from tfdist.cli.show.rows import echo_wrapped
 from tfdist.launch.doctor.preflight import Links, slowest
 from tfdist.launch.json_files import dumps
@@ -15,6 +16,8 @@ from tfdist.launch.redact import redact_command
 from tfdist.launch.text import counted, duration, shortened
 from tfdist.models.spec import TrainingSpec
 
+_MUCH_LONGER = 2
+"""How many times as long as the suite QUICK a bench takes at least whose first line names that one."""
 PLAN_INDENT = len("  1. ")
 """Blanks before what follows the first line of a turn."""
 
@@ -28,14 +31,23 @@ def announce(session: Session, stream: TextIO) -> None:
     rest += f" and {again} repeated for comparison," if again else ""
     about = "about" if suite.until_accuracy is None and session.bench.looks == 1 else "at most about"
     time = f", {about} {duration(session.estimate_s)}" if turns else ""
+    rough = _rough(session)
+    first_time, time = (time, "") if rough else ("", time)
     scaling = "" if session.arms.commands else f", {suite.scaling} scaling"  # a program's batch is its own
-    lines = [f"suite {suite.name}: {size}{scaling}, seed {suite.seed}"]
+    lines = [f"suite {suite.name}: {size}{scaling}, seed {suite.seed}{first_time}{rough}"]
     lines += [suite.description] if suite.description else []
     starts = counted(len(session.incarnations), "start")
     lines += [f"{counted(turns - again, 'turn')}{rest} in {starts} of the processes{time}; results in {session.root}"]
     lines += [*session.notes, *refusals(session.arms.refused)]
     lines += [f"warning: {warning}" for warning in session.warnings]
     echo_wrapped(lines, stream)
+
+
+def _rough(session: Session) -> str:
+    """`; a rough answer in 3 min: --suite quick` for a suite of tfdist's choice that takes much longer; else empty."""
+    quick_s = session.quick_s
+    longer = quick_s is not None and session.estimate_s > _MUCH_LONGER * quick_s
+    return f"; a rough answer in {duration(quick_s)}: --suite {QUICK}" if quick_s and longer else ""
 
 
 def refusals(refused: Mapping[str, str]) -> Iterator[str]:

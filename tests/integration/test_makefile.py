@@ -61,6 +61,14 @@ def test_install_refuses_a_python_that_is_too_new_and_installs_nothing(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["python"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "suite"), [([], "quick"), (["SUITE=cpu"], "cpu"), (["SUITE=my own.toml"], "my own.toml")]
+)
+def test_bench_answers_soon_unless_another_suite_is_named(settings: list[str], suite: str) -> None:
+    *_, command = make("--dry-run", "bench", *settings).splitlines()
+    assert shlex.split(command)[1:] == ["-m", "tfdist", "bench", "--suite", suite]
+
+
 def test_help_describes_every_target() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", make("--dry-run", "--print-data-base", "help"), re.MULTILINE)
     described = re.findall(r"^  ([a-z-]+) +\S", make("help"), re.MULTILINE)

@@ -25,7 +25,7 @@ WORKERS = {"strategy": "multiworker", "workers": 2, "tasks": ["worker-0"], "exam
 SERVERS = {"strategy": "parameter-server", "workers": 2, "ps": 1, "tasks": ["chief-0"]}
 STEADY, LATER = (0.1, 0.1004, 0.0998, 0.1), (0.1, 0.0998, 0.1004, 0.1)
 """Seconds of turns that do not differ measurably."""
-MORE = "For an answer: tfdist bench --suite cpu (about 12 min)."
+MORE = "For an answer: tfdist bench --suite quick (about 3 min)."
 
 
 def arm(name: str, factor: float = 1.0, seconds: Sequence[float] = STEADY, **spec: object) -> list[Record]:

@@ -143,7 +143,7 @@ def test_an_unknown_key_lists_those_that_have_an_effect(tmp_path: Path) -> None:
 
 def test_an_unknown_suite_lists_the_built_in_ones() -> None:
     with pytest.raises(
-        TfdistError, match="batch, classic, convergence, cpu, gpu, hosts, knobs, smoke, storage, stragglers"
+        TfdistError, match="batch, classic, convergence, cpu, gpu, hosts, knobs, quick, smoke, storage, stragglers"
     ):
         load_suite("smokey")
 
@@ -212,7 +212,7 @@ def test_an_option_that_does_not_fit_is_refused_in_one_sentence(changes: dict[st
     assert str(raised.value) == expected
 
 
-@pytest.mark.parametrize("name", [name for name in built_in_suites() if name not in ("smoke", "convergence")])
+@pytest.mark.parametrize("name", [name for name in built_in_suites() if name not in ("quick", "smoke", "convergence")])
 def test_built_in_suites_that_measure_start_each_arm_four_times(name: str) -> None:
     assert load_suite(name).incarnations == 4
 
