@@ -118,7 +118,8 @@ class Noise:
         import numpy as np
 
         own = np.maximum(np.bincount(self.design.arm_of, self.design.rest.freedom), _NO_FREEDOM)
-        return own, np.bincount(self.design.arm_of, self.design.rest.residuals(self.means) ** 2)
+        squares = np.bincount(self.design.arm_of, self.design.rest.residuals(self.means) ** 2)
+        return own, squares.astype(float)
 
     def _others(self, arms: Sequence[int], df: float, squares: float) -> Variance | None:
         """The variance of the starts of all arms; if one of `arms` has few, with the assumed one counted in."""
