@@ -348,7 +348,7 @@ benches of up to four starts of three rounds. Written by `python -m lab.calibrat
 - "starts", "turn", "bad", "spreads": the noise, as in [statistics.md](statistics.md), with the same drift.
 - Suite cpu has the throughputs of the recorded bench, and the times that tfdist plans for its starts and turns.
 - Suite gpu has assumed ones. Efficiencies on eight GPUs: {efficiencies}; on four two thirds of the loss, on two a third. Throughput over that in float32: {gains}.
-  A start takes {gpu:.0f} s, with XLA {xla:.0f} s.
+  A start takes {gpu:.0f} s, with XLA {xla:.0f} s. The first start measures every arm: no combination is predicted (`factors.md`).
 - "one of ten": ten arms compete, and the others are equal.
 - Measured until the bench ends: the arms that are left, their baselines, and two equal arms (A/A).
 
@@ -360,7 +360,8 @@ In %, and the targets; **bold** misses the target, a share by more than twice it
 - "ends after": number of starts, on average.
 - "named": number of arms that the report names as the best.
 - "bias": by how much the figures of these arms are too high, on average: at most 0.5 in either direction. "of the best": the same of the arm with the highest figure, which is the largest of equal ones: no target.
-- "full": the same of benches that measure every arm to the end.
+- "full": the same of benches that measure every arm to the end. Where "false" misses the target there, too, it is the intervals that are too narrow, not the dropping: the arm that all are
+  compared with is the best by the same figures.
 
 {missed} of {rows} rows miss a target.
 
