@@ -74,8 +74,12 @@ def predict(arms: Sequence[Arm], logs: Mapping[str, float]) -> Mapping[str, Pred
         logs: natural logarithm of images/s of each arm that was measured, from all starts so far.
     """
     error = sqrt(fmean(miss * miss for miss in (DEFAULT_ERROR, *misses(arms, logs).values())))
+    return {name: Prediction(value, error) for name, value in _predicted(arms, logs).items()}
+
+
+def _predicted(arms: Sequence[Arm], logs: Mapping[str, float]) -> dict[str, float]:
     fits = [matrix.fit(matrix.measured(logs), matrix.levels.keys() - logs.keys(), logs) for matrix in _matrices(arms)]
-    return {name: Prediction(value, error) for fit in fits for name, value in fit.items()}
+    return {name: value for fit in fits for name, value in fit.items()}
 
 
 def misses(arms: Sequence[Arm], logs: Mapping[str, float]) -> Mapping[str, float]:
@@ -95,7 +99,11 @@ def holds(arms: Sequence[Arm], logs: Mapping[str, float]) -> bool:
 
     One that is slower is no reason to measure others: they are then further from the best than predicted.
     """
-    return max(misses(arms, logs).values(), default=0.0) <= log1p(MARGIN)
+    return _holds(misses(arms, logs))
+
+
+def _holds(found: Mapping[str, float]) -> bool:
+    return max(found.values(), default=0.0) <= log1p(MARGIN)
 
 
 def candidates(
@@ -122,16 +130,18 @@ def candidates(
     """
     names = [arm.name for arm in arms]
     compared = set(names).intersection(names if rivals is None else rivals) or set(names)
-    predicted = {name: each.log for name, each in predict(arms, logs).items()}
+    predicted, found = _predicted(arms, logs), misses(arms, logs)
     best = max((value for name, value in (predicted | dict(logs)).items() if name in compared), default=0.0)
     # of measured ones the prediction from before, so that a check counts as one
-    values = predicted | {name: logs[name] - miss for name, miss in misses(arms, logs).items()}
+    values = predicted | {name: logs[name] - miss for name, miss in found.items()}
     worth = [name for name in names if name in compared and values.get(name, -inf) >= best + log(WORTH)]
-    floor = best + log(1 - reach if holds(arms, logs) else WORTH)
-    near = {name for name in worth if values[name] >= floor}
-    sample = sorted(set(worth) - near, key=lambda name: (name not in logs, random.Random(f"{seed}/{name}").random()))
-    unknown = {name for matrix in _matrices(arms) for name in matrix.spanning(matrix.levels, matrix.measured(logs))}
-    chosen = near | unknown | {*sample[:checks]}
+    floor = best + log(1 - reach if _holds(found) else WORTH)
+    chosen = {name for name in worth if values[name] >= floor}
+    sample = sorted(set(worth) - chosen, key=lambda name: (name not in logs, random.Random(f"{seed}/{name}").random()))
+    chosen.update(sample[:checks])
+    for matrix in _matrices(arms):
+        unknown = [name for name in matrix.levels if name not in predicted and name not in logs]
+        chosen.update(matrix.spanning(unknown, matrix.measured(logs)))
     return tuple(name for name in names if name in chosen and name not in logs)
 
 
@@ -195,5 +205,5 @@ def _matrices(arms: Iterable[Arm]) -> Iterable[_Matrix]:
 
 @lru_cache(maxsize=4)
 def _matrix(levels: tuple[tuple[str, tuple[str, ...]], ...]) -> _Matrix:
-    """Cached with its rows: a simulation needs them thousands of times."""
+    """Cached with its rows, for simulations."""
     return _Matrix(dict(levels))
