@@ -29,7 +29,7 @@ REACH = 0.15
 MARGIN = 0.10
 """A combination that is this share faster than its prediction refutes the model; from 5 to 15 % it changes little."""
 CHECKS = 4
-"""Combinations out of reach that are measured as a check. With 3, 3 % of benches missed the fastest in simulation."""
+"""Combinations out of reach that are measured as a check. With 3, up to 3 % of simulated benches missed the fastest."""
 WORTH = 0.5
 """A combination whose prediction is below this share of the best arm is not measured: no interaction doubles it."""
 FEWEST = 24
