@@ -121,10 +121,11 @@ def decide(
 def _joining(measured: Sequence[ArmRow], bench: BenchFile, specs: Mapping[str, StrategyChoice]) -> tuple[str, ...]:
     """The combinations that may be the fastest by what was measured so far, and those that check the predictions."""
     planned = {run.arm for run in bench.plan}
-    able = [arm for arm in bench.suite.arms if arm.name in specs]
+    logs = {row.arm: math.log(row.rate) for row in measured}
+    failed = planned - logs.keys()
+    able = [arm for arm in bench.suite.arms if arm.name in specs and arm.name not in failed]
     if planned.issuperset(arm.name for arm in able):
         return ()
-    logs = {row.arm: math.log(row.rate) for row in measured}
     several = [arm for arm, spec in specs.items() if spec.replicas > 1 and spec.exchange is not Exchange.NONE]
     return tuple(arm for arm in candidates(able, logs, bench.suite.seed, several) if arm not in planned)
 
