@@ -338,7 +338,7 @@ RULES = {
     "all pairs": Rule(all_pairs=True),
 }
 RULE_CASES = [CPU[0], TEN[1]]
-RULE_BENCHES = 300
+RULE_BENCHES = 200
 
 TEXT = """# Calibration of benches that drop arms
 
