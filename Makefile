@@ -44,12 +44,13 @@ bench-launch: install ## Measure what the launcher costs, and the time until the
 	$(PY) -m lab.launch_cost
 	$(PY) -m lab.first_step
 
-calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 40 minutes)
+calibrate: install ## Show what measuring in turns is worth, and how often intervals and verdicts are right (about 45 minutes)
 	$(PY) -m lab.calibrate_turns
 	$(PY) -m lab.forked_starts
 	$(PY) -m lab.calibrate_statistics
 	$(PY) -m lab.calibrate_compare
 	$(PY) -m lab.calibrate_factors
+	$(PY) -m lab.calibrate_adaptive
 
 check-compare: install ## Measure whether compare and bench --against find a slow-down of 10 %, in bench_results/compare/ (17 minutes, and 24 for each that is missing of BENCHES=10)
 	$(PY) -m lab.check_compare

@@ -36,7 +36,7 @@ class Look:
     open: tuple[str, ...] = ()
     """Those that may be faster than the best by more than the margin, and are not slower for sure."""
     hopeless: bool = False
-    """The starts that are left would decide none of `open`, if ratios and noise stay as they are."""
+    """The starts that are left would decide at most half of `open`, if ratios and noise stay as they are."""
 
     @property
     def is_decided(self) -> bool:
@@ -59,7 +59,7 @@ def look(
     """
     best = max(rivals, key=statistics.log)
     error = ERROR / planned / max((number or len(rivals)) - 1, 1)
-    slower, undecided, hopeful = [], [], False
+    slower, undecided, hopeful = [], [], 0
     for arm in (arm for arm in rivals if arm != best):
         ratio = statistics.ratio(arm, best)
         behind, half = -ratio.log, ratio.half(error)
@@ -68,8 +68,8 @@ def look(
         elif half - behind >= math.log1p(equal):
             undecided.append(arm)
             at_the_end = half * math.sqrt(starts / planned)
-            hopeful |= behind > at_the_end or at_the_end - behind < math.log1p(equal)
-    return Look(best, tuple(slower), tuple(undecided), bool(undecided) and not hopeful)
+            hopeful += behind > at_the_end or at_the_end - behind < math.log1p(equal)
+    return Look(best, tuple(slower), tuple(undecided), bool(undecided) and 2 * hopeful <= len(undecided))
 
 
 @dataclass(frozen=True)

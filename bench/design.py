@@ -177,21 +177,19 @@ class Design(Generic[Arm]):
 
 def connected(values: Mapping[Arm, Mapping[Block, float]]) -> tuple[Design[Arm], ...]:
     """One design for each set of arms that are connected through common blocks; arms without a turn are in none."""
-    turns = [BlockTurn(arm, block) for arm, blocks in values.items() for block in sorted(blocks)]
-    if not turns:
-        return ()
+    turns = tuple(BlockTurn(arm, block) for arm, blocks in values.items() for block in sorted(blocks))
+    return _designs(turns) if turns else ()
+
+
+@lru_cache(maxsize=16)
+def _designs(turns: tuple[BlockTurn[Arm], ...]) -> tuple[Design[Arm], ...]:
+    """Cached with their matrices: a report fits several models to the same turns, a simulation thousands."""
     arm_of, block_of = _codes(turn.arm for turn in turns), _codes(turn.block for turn in turns)
     of_arms, _ = connected_sets(arm_of, block_of)
     sets: dict[int, list[BlockTurn[Arm]]] = {}
     for turn, arm in zip(turns, arm_of, strict=True):
         sets.setdefault(int(of_arms[arm]), []).append(turn)
-    return tuple(_design(tuple(each)) for each in sets.values())
-
-
-@lru_cache(maxsize=4)
-def _design(turns: tuple[BlockTurn[Arm], ...]) -> Design[Arm]:
-    """Cached with its matrices: a report fits several models to the same turns, a simulation thousands."""
-    return Design(turns)
+    return tuple(Design(tuple(each)) for each in sets.values())
 
 
 def _codes(keys: Iterable[Hashable]) -> "Codes":

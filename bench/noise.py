@@ -100,8 +100,7 @@ class Noise:
         """The variance of `weights @ means`: of each arm its own, with that of all arms counted in."""
         import numpy as np
 
-        own = np.maximum(np.bincount(self.design.arm_of, self.design.rest.freedom), _NO_FREEDOM)
-        squares = np.bincount(self.design.arm_of, self.design.rest.residuals(self.means) ** 2)
+        own, squares = self._own
         others = self._others(arms, float(own.sum()), float(squares.sum()))
         if others is None:
             return None
@@ -112,6 +111,15 @@ class Noise:
         parts = [Variance(float((share * counted).sum()) * others.value, others.df)]
         parts += [Variance(part, df) for part, df in zip(share * squares, own, strict=True)]
         return sum_of(parts)
+
+    @cached_property
+    def _own(self) -> "tuple[Array, Array]":
+        """The degrees of freedom of each arm's starts, and the sum of their squares."""
+        import numpy as np
+
+        own = np.maximum(np.bincount(self.design.arm_of, self.design.rest.freedom), _NO_FREEDOM)
+        squares = np.bincount(self.design.arm_of, self.design.rest.residuals(self.means) ** 2)
+        return own, squares.astype(float)
 
     def _others(self, arms: Sequence[int], df: float, squares: float) -> Variance | None:
         """The variance of the starts of all arms; if one of `arms` has few, with the assumed one counted in."""
@@ -128,10 +136,11 @@ def noise_of(values: Mapping[str, Mapping[Block, float]]) -> tuple[Noise, ...]:
     import numpy as np
 
     by_start: dict[tuple[str, Block], dict[Block, float]] = {}
+    blocks = {block for of_arm in values.values() for block in of_arm}
+    processes = {block: replace(block, round=0, group=abs(block.group)) for block in blocks}  # repeated turns: the same
     for arm, of_arm in values.items():
         for block, value in of_arm.items():
-            processes = replace(block, round=0, group=abs(block.group))  # repeated turns are of the same ones
-            by_start.setdefault((arm, processes), {})[block] = value
+            by_start.setdefault((arm, processes[block]), {})[block] = value
     means: dict[str, dict[Block, float]] = {arm: {} for arm in values}
     number: dict[tuple[str, Block], int] = {}
     squares, df = 0.0, 0

@@ -118,7 +118,7 @@ def _news(decision: Decision, left_s: float) -> Iterator[str]:
         yield f"measured from now on: {shortened(decision.joining)}"
     apart = f"{found.best} and {shortened(found.open)}"
     if decision.ends and found.open:
-        yield f"the starts that are left would not tell {apart} apart: the bench ends"
+        yield f"the starts that are left would hardly tell {apart} apart: the bench ends"
     elif decision.ends:
         yield "all is decided: the bench ends"
     elif found.open:

@@ -41,6 +41,15 @@ def test_what_more_starts_cannot_tell_apart_is_hopeless() -> None:
     assert look(figures, ["a", "b"], starts=3, planned=4, equal=0.3).open == ()
 
 
+def test_a_bench_is_not_worth_to_continue_for_at_most_half_of_what_is_open() -> None:
+    figures = statistics({"a": 100.0, "b": 94.0, "c": 99.0}, 2, noise=0.003)
+    one, half = (
+        look(figures, arms, starts=2, planned=4, equal=0.01, number=4) for arms in (["a", "b"], ["a", "b", "c"])
+    )
+    assert (one.open, one.hopeless) == (("b",), False), "slower for sure after four starts"
+    assert (half.open, half.hopeless) == (("b", "c"), True), "c is not"
+
+
 def test_the_more_arms_compete_the_larger_a_sure_difference_is() -> None:
     figures = statistics({"a": 100.0, "b": 90.0}, 2)
     few, many = (look(figures, ["a", "b"], starts=2, planned=4, equal=0.05, number=number) for number in (2, 100_000))
