@@ -49,6 +49,7 @@ calibrate: install ## Show what measuring in turns is worth, and how often inter
 	$(PY) -m lab.forked_starts
 	$(PY) -m lab.calibrate_statistics
 	$(PY) -m lab.calibrate_compare
+	$(PY) -m lab.calibrate_factors
 	$(PY) -m lab.calibrate_adaptive
 
 check-compare: install ## Measure whether compare and bench --against find a slow-down of 10 %, in bench_results/compare/ (17 minutes, and 24 for each that is missing of BENCHES=10)

@@ -120,6 +120,8 @@ class BenchPaths:
     """A `TurnRecord` in each line, written when the turn ended."""
     collectives = FileIn("collectives")
     """The measurements of `tfdist collectives` that the ceiling comes from."""
+    xla_cache = FileIn("xla-cache")
+    """XLA's programs, a folder for each arm, while the bench runs."""
 
     def run(self, order: int, arm: str, incarnation: int) -> Path:
         """The logs of one incarnation of an arm."""

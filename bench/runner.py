@@ -19,6 +19,7 @@ from tfdist.bench.reading import last_number
 from tfdist.bench.suites.arms import Arms
 from tfdist.bench.turns import Memory, plan_turn
 from tfdist.bench.until import accuracy_of, has_learned
+from tfdist.bench.xla_cache import temporary, with_cache
 from tfdist.jobs.plan import Planned, plan
 from tfdist.launch.agents.inbox import interruptions
 from tfdist.launch.agents.template import Templates
@@ -168,7 +169,8 @@ def run_bench(
             append_line(BenchPaths(root).records, dumps(refused.to_json()))
     run = _BenchRun(root=root, hooks=hooks, machines=arms.machines, bench=bench, arms=arms, until=until, left=left)
     fix = f"free space, or make it writable, then continue with --resume {root}"
-    return run.run(run.measure, fix)
+    with temporary(BenchPaths(root).xla_cache):
+        return run.run(run.measure, fix)
 
 
 @dataclass(kw_only=True)
@@ -277,7 +279,10 @@ class _BenchRun(TurnRunner):
         templates = None if self.bench.suite.isolated else self.templates
         version = self.arms.versions.get(arm)
         words = version.words if version else ""
-        return ArmStart(arm, self.incarnation, self._planned(arm, number), run_dir, policy, templates, words)
+        # not shared by arms: the two of an A/A pair are to differ as any two compilations do
+        programs = self.paths.xla_cache / str(list(self.arms.plans).index(arm))
+        planned = with_cache(self._planned(arm, number), programs)
+        return ArmStart(arm, self.incarnation, planned, run_dir, policy, templates, words)
 
     def _planned(self, arm: str, number: int) -> Planned:
         """The job in the incarnation with this number; a training that is evaluated has a seed of its own."""

@@ -24,6 +24,8 @@ EVALUATOR = "evaluator"
 """The role of tasks outside the cluster that evaluate checkpoints."""
 INHERITED = "TFDIST_INHERITED"
 """Set for a leading task of the built-in training whose peers have launchers of their own."""
+XLA_CACHE = "--tf_xla_persistent_cache_directory"
+"""The flag in TF_XLA_FLAGS that names the folder in which TensorFlow keeps XLA's compiled programs."""
 
 
 class Architecture(StrEnum):

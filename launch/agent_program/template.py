@@ -31,7 +31,7 @@ MOST_STDERR = 1 << 15
 """Bytes that are kept of what the import writes to stderr: fewer than a pipe holds."""
 _PER_TASK = frozenset([
     "TF_CONFIG", "TF_GRPC_REUSE_PORT", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS",
-    "GRPC_FAIL_FAST", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TMPDIR", "PYTHONUNBUFFERED",
+    "GRPC_FAIL_FAST", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TMPDIR", "PYTHONUNBUFFERED", "TF_XLA_FLAGS",
 ])  # fmt: skip
 """Variables that TensorFlow reads when it first computes, not on import. OMP_NUM_THREADS is also read by numpy's matrix
 products, of which the training has none: in a forked task they use one thread."""

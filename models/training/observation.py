@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import resource
 import sys
 import time
@@ -15,6 +16,7 @@ import psutil
 import tfdist
 from tfdist.launch.agent_program.optional import scheduling
 from tfdist.launch.agent_program.system import read_text
+from tfdist.models.spec import XLA_CACHE
 from tfdist.models.training.readings import open_gpus
 from tfdist.models.training.windows import WindowLog
 from tfdist.strategies.options import LEGACY_KERAS, Keras
@@ -30,6 +32,7 @@ SPEED_VARIABLES = frozenset([
 ])  # fmt: skip
 """Variables by name, not by prefix: another TF_ variable may hold a path or a secret, and records are published."""
 
+_CACHE_FOLDER = re.compile(rf"""{XLA_CACHE}=("(\\.|[^"])*"|'[^']*'|\S*)\s*""")
 _WHEELS = {"cuda": "nvidia-cuda-runtime-cu12", "cudnn": "nvidia-cudnn-cu12", "nccl": "nvidia-nccl-cu12"}
 
 
@@ -39,8 +42,11 @@ def since_start() -> float:
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that affect TensorFlow's speed."""
-    return {name: value for name, value in sorted(variables.items()) if name in SPEED_VARIABLES}
+    """The variables that affect TensorFlow's speed, without the folder of XLA's programs: it does not."""
+    kept = {name: value for name, value in sorted(variables.items()) if name in SPEED_VARIABLES}
+    if "TF_XLA_FLAGS" in kept:
+        kept["TF_XLA_FLAGS"] = _CACHE_FOLDER.sub("", kept["TF_XLA_FLAGS"]).strip()
+    return kept
 
 
 def software(keras: Keras) -> dict[str, str]:

@@ -128,6 +128,21 @@ def test_isolated_turns_have_processes_of_their_own(make):
     assert {(turn["incarnation"], turn["round"], turn["group"]) for turn in bench.turns()} == {(1, 1, 1), (2, 2, 1)}
 
 
+def test_later_starts_of_an_arm_find_its_programs_of_xla_and_no_other_arm_does(make):
+    bench = make("one", "a", rounds=2, incarnations=2)
+    choices = {"strategy": "one-device", "preset": "smoke", "model": "tiny", "xla": True}
+    bench.arms = with_requests(bench.arms, choices=choices, environ={})
+    (bench.root / "xla-cache").mkdir(parents=True)
+    bench.run()
+    found: dict[str, set[str]] = {}
+    for start in bench.fakes.starts:
+        job = start.planned.job
+        found.setdefault(start.arm, set()).add(job.environment(job.plans[0])["TF_XLA_FLAGS"])
+    folders = {"one": bench.root / "xla-cache" / "0", "a": bench.root / "xla-cache" / "1"}
+    assert found == {arm: {f'--tf_xla_persistent_cache_directory="{path}"'} for arm, path in folders.items()}
+    assert not (bench.root / "xla-cache").exists()
+
+
 @pytest.mark.parametrize("seed", range(5))  # and so another order of starts
 def test_arms_that_do_not_fit_into_memory_follow_in_a_group_with_the_baseline(make, seed):
     bench = make("one", "a", "b", "c", rounds=1, seed=seed, box=Box(gigabytes=3.4))

@@ -163,6 +163,7 @@ def completions(line, monkeypatch, capsys):
                 "gpu",
                 "hosts",
                 "knobs",
+                "quick",
                 "smoke",
                 "storage",
                 "stragglers",

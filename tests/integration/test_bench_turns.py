@@ -167,3 +167,22 @@ def test_trainings_of_three_strategies_take_turns(bench, survivors):
         assert host["seconds"] > lengths[-1]
         assert host["busy_s"] > 0
     assert 0.3 < median(lengths) < 1.2, "wanted: 0.6 s"
+
+
+def test_the_second_start_of_an_arm_with_xla_reads_the_program_of_the_first(bench, survivors, monkeypatch):
+    monkeypatch.setenv("TF_CPP_VMODULE", "device_executable_persistor=1")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    suite = ARMS.replace("incarnations = 1", 'incarnations = 2\nrounds = 2\npreset = "smoke"')
+    arms = '  { name = "multi", strategy = "multiworker", workers = 2, model = "tiny", xla = true },\n]'
+    (bench.folder / "suite.toml").write_text(f"{suite.partition('arms')[0]}arms = [\n{arms}\n")
+    command = [*TFDIST, "bench", "--suite", "suite.toml", "--out", "out", "--quiet"]
+    done = subprocess.run(command, cwd=bench.folder, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert survivors() == []
+    logs = {start: bench.out.glob(f"runs/*-multi-i{start}/attempt-0/worker-*/stderr.log") for start in (1, 2)}
+    reads = {start: ["Loading cached entry" in path.read_text() for path in paths] for start, paths in logs.items()}
+    assert len(reads[1]) == 2
+    assert not all(reads[1]), "its workers start at the same time, so one may read what the other has compiled"
+    assert reads[2] == [True, True]
+    assert not (bench.out / "xla-cache").exists()
+    assert all(rank["environment"].get("TF_XLA_FLAGS", "") == "" for rank in bench.record("multi")["ranks"])

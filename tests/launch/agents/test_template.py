@@ -131,6 +131,8 @@ def test_jobs_share_a_template_if_their_imports_read_the_same():
     with closing(Templates()) as templates:
         assert templates.of(job) is templates.of(python_job("pass", {"worker": 2}))
         assert templates.of(job) is not templates.of(other)
+        for name in ("CUDA_VISIBLE_DEVICES", "TF_XLA_FLAGS"):
+            assert templates.of(with_program(job, env={**job.plans[0].program.env, name: "x"})) is templates.of(job)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -20,6 +20,13 @@ def test_only_variables_that_change_speed_are_kept():
     assert kept == {"TF_NUM_INTEROP_THREADS": "2", "NCCL_ALGO": "Ring"}
 
 
+@pytest.mark.parametrize("folder", ['"/a \\"b c"', "'/a b'", "/a"])
+def test_the_folder_of_xla_programs_is_not_recorded(folder):
+    flags = f"--tf_xla_auto_jit=2 --tf_xla_persistent_cache_directory={folder} --tf_xla_min_cluster_size=3"
+    kept = observation.environment({"TF_XLA_FLAGS": flags})
+    assert kept == {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_min_cluster_size=3"}
+
+
 def test_software_names_the_keras_that_trains():
     assert observation.software(Keras.TWO)["tensorflow"] == tf.__version__
     assert observation.software(Keras.TWO)["keras"].startswith("tf_keras 2.")
