@@ -114,7 +114,8 @@ def decide(
         needed |= parts_of(bench.suite, specs, {row.arm for row in left})
     dropped = tuple(row.arm for row in measured if row.arm not in {*needed, *bench.dropped})
     joining += tuple(arm for arm in needed if arm in bench.dropped)
-    ends = bench.precision is None and starts >= FEWEST_STARTS and found.is_decided and not joining
+    enough = not joining and all(len(row.starts) >= FEWEST_STARTS for row in left)  # some may have joined later
+    ends = bench.precision is None and enough and found.is_decided
     return Decision(found, dropped, joining, ends)
 
 

@@ -293,7 +293,7 @@ def bench(
 
     \b
     Examples:
-      tfdist bench --suite smoke
+      tfdist bench --suite quick
       tfdist bench --suite cpu --rounds 20 --turn 5s
       tfdist bench --suite cpu --budget 10m
       tfdist bench --suite cpu --precision 4% --budget 1h

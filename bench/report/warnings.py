@@ -232,7 +232,11 @@ def _plan_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             f"{_names(few, len(rows))}: fewer than {FEWEST_ROUNDS} rounds, so there is no verdict.",
             f"Run 'tfdist bench' with --rounds {FEWEST_STARTS} or more.",
         )
-    assumed = [row.label for row in rows if row.rounds_planned >= FEWEST_ROUNDS and len(row.starts) < FEWEST_STARTS]
+    assumed = [
+        row.label
+        for row in rows
+        if row.rounds_planned >= FEWEST_ROUNDS and len(row.starts) < FEWEST_STARTS and not row.dropped
+    ]
     if assumed:
         yield Warning(
             "few-starts",

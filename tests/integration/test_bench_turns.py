@@ -169,6 +169,7 @@ def test_trainings_of_three_strategies_take_turns(bench, survivors):
     assert 0.3 < median(lengths) < 1.2, "wanted: 0.6 s"
 
 
+@pytest.mark.thorough
 def test_the_second_start_of_an_arm_with_xla_reads_the_program_of_the_first(bench, survivors, monkeypatch):
     monkeypatch.setenv("TF_CPP_VMODULE", "device_executable_persistor=1")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")

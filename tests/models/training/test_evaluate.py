@@ -80,6 +80,7 @@ sys.stdout.write(str(os.nice(0)))
 """
 
 
+@pytest.mark.thorough
 def test_an_evaluator_has_a_lower_priority():
     result = subprocess.run([sys.executable, "-c", PRIORITY], capture_output=True, text=True, start_new_session=True)
     assert int(result.stdout) == min(19, os.nice(0) + 10)
