@@ -146,11 +146,7 @@ CASES = {
 @pytest.mark.parametrize(
     "spec",
     [
-        pytest.param(
-            each if each.model is MOBILE.model else replace(each, steps=LONG),
-            id=name,
-            marks=[pytest.mark.core] if name == "multiworker-fit" else [],
-        )
+        pytest.param(each if each.model is MOBILE.model else replace(each, steps=LONG), id=name)
         for name, each in CASES.items()
     ],
 )

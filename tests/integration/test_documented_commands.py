@@ -222,7 +222,10 @@ def test_a_documented_command_works(line, folder, monkeypatch, capfd):
 
 
 @pytest.mark.usefixtures("_played")
-@pytest.mark.parametrize("command", SENTENCES)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(each, marks=pytest.mark.thorough if each == "export" else ()) for each in SENTENCES],  # it trains
+)
 def test_the_examples_of_a_help_work(command, folder, monkeypatch, capfd):
     monkeypatch.setenv("COLUMNS", "200")
     assert run([command, "--help"]) == 0

@@ -47,7 +47,6 @@ def test_one_device_computes_the_loss_of_two_replicas(tmp_path):
     assert larger != pytest.approx(one, rel=1e-4)  # the tolerance above is tight enough
 
 
-@pytest.mark.core
 def test_fit_computes_the_loss_of_the_loop(tmp_path):
     """A window of one step, so that fit's mean over the window is the step's loss. Keras 3 draws other weights.
 
