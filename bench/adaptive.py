@@ -113,7 +113,7 @@ def decide(
     if bench.suite.explain:
         needed |= parts_of(bench.suite, specs, {row.arm for row in left})
     dropped = tuple(row.arm for row in measured if row.arm not in {*needed, *bench.dropped})
-    joining += tuple(arm for arm in needed if arm in bench.dropped)
+    joining += tuple(sorted(needed & bench.dropped.keys()))
     enough = not joining and all(len(row.starts) >= FEWEST_STARTS for row in left)  # some may have joined later
     ends = bench.precision is None and enough and found.is_decided
     return Decision(found, dropped, joining, ends)
