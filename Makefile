@@ -71,7 +71,7 @@ soak: install ## Train for MINUTES=30 while workers are killed again and again, 
 test: install ## Run the quick tests: about 2 minutes on two cores
 	$(PYTEST) -m "not slow and not thorough"
 
-test-all: install ## Run all tests, before a release: about 70 minutes on two cores
+test-all: install ## Run all tests, before a release: about two hours on two cores
 	$(PYTEST) --hypothesis-profile thorough
 
 test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
@@ -80,7 +80,7 @@ test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in 
 test-tensorflows: ## Run `make check` and the table of Keras support on TensorFlow 2.21 and the newest 2.22, pre-releases too, in .venv-tf-2.21 and .venv-tf-2.22
 	tests/tensorflows.sh
 
-check: format-check lint types ## Formatting, lint, types, and tests of each kind, what CI runs beside release-check: about 13 minutes
+check: format-check lint types ## Formatting, lint, types, and tests of each kind, what CI runs beside release-check: about 12 minutes
 	$(PYTEST) -m "not thorough or core"
 
 format: install ## Format the code and fix what the linter can fix
