@@ -104,16 +104,17 @@ def decide(
     alive = [row.label for row in rivals if row.label not in bench.slower]
     if len(rivals) < 2 or not alive:
         return None
-    equal = bench.suite.equal
+    equal, gone = bench.suite.equal, bench.dropped.keys()
     found = look(rows[0].statistics, alive, starts=starts, planned=bench.looks, equal=equal, number=len(rivals))
-    left = [row for row in ranked if row.label not in {*found.slower, *bench.slower}]
+    slower = {*found.slower, *bench.slower}
+    left = [row for row in ranked if row.label not in slower]
     joining = _joining(measured, bench, specs)
     needed = {*unranked, *_compared(left), *_equal_pair(left, measured), *_baselines(joining, specs)}
     needed |= {bench.suite.baseline} if bench.suite.baseline else set()
     if bench.suite.explain:
         needed |= parts_of(bench.suite, specs, {row.arm for row in left})
-    dropped = tuple(row.arm for row in measured if row.arm not in {*needed, *bench.dropped})
-    joining += tuple(sorted(needed & bench.dropped.keys()))
+    dropped = tuple(row.arm for row in measured if row.arm not in needed and row.arm not in gone)
+    joining += tuple(sorted(needed & gone))
     enough = not joining and all(len(row.starts) >= FEWEST_STARTS for row in left)  # some may have joined later
     ends = bench.precision is None and enough and found.is_decided
     return Decision(found, dropped, joining, ends)

@@ -15,10 +15,11 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 
+from lab.calibrate_factors import GAIN
 from lab.calibrate_statistics import RECORDS, ROOT, Scenario, incarnations, markdown, rows_that_miss, simulate
 from tfdist.bench.adaptive import FEWEST_STARTS, Look, look
 from tfdist.bench.design import Block
-from tfdist.bench.plan import start_s
+from tfdist.bench.plan import BY_TABLE, start_s
 from tfdist.bench.reading import read_folder
 from tfdist.bench.report.arm_records import arms_of
 from tfdist.bench.report.summary import statistics_of
@@ -30,7 +31,7 @@ from tfdist.models.throughput import exchange
 from tfdist.strategies.catalog import Exchange
 
 STARTS, ROUNDS_EACH = Suite.incarnations, Suite.rounds // Suite.incarnations
-TURN_S = Suite.turn_s + 0.5
+TURN_S = Suite.turn_s + BY_TABLE.edge_s
 """Seconds of a turn with its release and saving, as `plan.seconds_left` counts them."""
 GPU_START_S, XLA_START_S = 15.0, 70.0
 """Seconds of a start on GPUs, warm-up included."""
@@ -40,7 +41,7 @@ EFFICIENCIES = {
     "central-storage": 0.35, "parameter-server": 0.3,
 }  # fmt: skip
 """Assumed on eight GPUs; on four two thirds of the loss, on two a third."""
-GAINS = {"float32": 1.0, "mixed_bfloat16": 1.6, "mixed_float16": 1.7, "xla": 1.2}
+GAINS = {"float32": 1.0, **GAIN}
 """Assumed throughputs on one GPU over that in float32."""
 AS_GOOD = 0.001
 """Arms within this share of the best count as best, too."""

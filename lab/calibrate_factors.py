@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices
 
 import numpy as np
 
+from lab.calibrate_statistics import BAD_START
 from tfdist.bench.factors import MARGIN, candidates, holds, predict, screen
 from tfdist.bench.suites.arm import Arm
 from tfdist.bench.suites.suite import load_suite
@@ -30,8 +31,6 @@ GAIN = {"mixed_bfloat16": 1.6, "mixed_float16": 1.7, "xla": 1.2}
 """Assumed: throughput of one GPU over that in float32."""
 EFFICIENCY_SD, GAIN_SD = 0.1, 0.1
 """Standard deviations of their logarithms from bench to bench."""
-BAD_START = (0.09, 0.16)
-"""How much slower a bad start is for its whole life, as recorded on CPUs."""
 STARTS, ROUNDS_EACH = 4, 3
 TARGET = 1.0
 FILE = Path(__file__).parents[1] / "bench_results" / "calibration" / "factors.md"

@@ -4,7 +4,8 @@ import shlex
 from pathlib import Path
 
 from tfdist.bench.durations import choice_of
-from tfdist.bench.plan import incarnations, interleave, seconds_left, spread
+from tfdist.bench.folder import full_plan
+from tfdist.bench.plan import incarnations, seconds_left, spread
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.suites.suite import QUICK, Suite, load_suite
 from tfdist.bench.until import done_runs
@@ -24,8 +25,7 @@ def how_to_measure_enough(folder: ResultFolder, root: Path) -> str:
     if local and bench.suite.name == _SMOKE and load_suite(_SMOKE).arms == bench.suite.arms:
         suite = load_suite(QUICK)
         arms = {arm.name: choice_of(arm.choices) for arm in suite.arms}
-        plan = interleave(list(arms), suite.rounds, suite.seed)
-        seconds = seconds_left(incarnations(plan, spread(suite.rounds, suite.incarnations)), arms, suite)
+        seconds = seconds_left(incarnations(full_plan(suite), spread(suite.rounds, suite.incarnations)), arms, suite)
         return f"For an answer: tfdist bench --suite {suite.name} (about {duration(seconds)})."
     longer = bench.with_rounds(max(Suite.rounds, bench.suite.rounds))
     arms = {record.arm: choice_of(record.spec) for record in folder.records if record.ranks}

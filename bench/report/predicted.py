@@ -16,9 +16,9 @@ from tfdist.launch.text import counted
 def with_predictions(folders: Sequence[ResultFolder], rows: Sequence[ArmRow]) -> Iterator[ArmRow]:
     """The rows; those of combinations that were not measured have the status `predicted`."""
     predicted: dict[str, float] = {}
-    for folder in folders:
-        found = predict(*_matrix(folder, rows, several=len(folders) > 1))
-        predicted |= {label_of(folder.label if len(folders) > 1 else "", arm): each.log for arm, each in found.items()}
+    for label, folder in _labelled(folders):
+        found = predict(*_matrix(folder, label, rows))
+        predicted |= {label_of(label, arm): each.log for arm, each in found.items()}
     for row in rows:
         if row.status == NOT_RUN and row.label in predicted:
             reason = f"about {three_digits(math.exp(predicted[row.label]))} images/s, not measured"
@@ -29,22 +29,23 @@ def with_predictions(folders: Sequence[ResultFolder], rows: Sequence[ArmRow]) ->
 
 def prediction_notes(folders: Sequence[ResultFolder], rows: Sequence[ArmRow]) -> Iterator[str]:
     """A sentence for each folder with predictions: how many there are, and how far those that were checked were off."""
-    for folder in folders:
-        label = folder.label if len(folders) > 1 else ""
+    for label, folder in _labelled(folders):
         number = sum(row.folder == label and row.status == PREDICTED for row in rows)
         if number:
-            off = [math.expm1(abs(miss)) for miss in misses(*_matrix(folder, rows, several=bool(label))).values()]
+            off = [math.expm1(abs(miss)) for miss in misses(*_matrix(folder, label, rows)).values()]
             checked = f"; those that were measured, too, were off by at most {up_to(max(off))}" if off else ""
             which = f"{counted(number, 'combination')} of the matrix"
             text = f"{which} follow from the effects of their factors and were not measured (predicted){checked}."
             yield label_of(label, text)
 
 
-def _matrix(
-    folder: ResultFolder, rows: Sequence[ArmRow], *, several: bool
-) -> tuple[Sequence[Arm], Mapping[str, float]]:
+def _labelled(folders: Sequence[ResultFolder]) -> Iterator[tuple[str, ResultFolder]]:
+    """Each with its `ArmRow.folder`."""
+    return ((folder.label if len(folders) > 1 else "", folder) for folder in folders)
+
+
+def _matrix(folder: ResultFolder, label: str, rows: Sequence[ArmRow]) -> tuple[Sequence[Arm], Mapping[str, float]]:
     """The combinations of a folder, and the logarithm of images/s of those that were measured."""
     arms = [arm for arm in folder.bench.suite.arms if arm.levels] if folder.bench else []
-    label = folder.label if several else ""
     logs = {row.arm: math.log(row.rate) for row in rows if row.folder == label and row.measured and row.valid}
     return arms, {arm.name: logs[arm.name] for arm in arms if arm.name in logs}
