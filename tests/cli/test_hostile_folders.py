@@ -32,6 +32,10 @@ FOLDERS_OF_A_PROCESS = 250
 RUN = "20260101T120000Z-launch"
 CODES = {0, 1, 2, 3, 4}
 """Exit codes of these commands."""
+MORE_CPU_S = 3
+"""CPU time that a command may take beyond that for the ordinary folder. The longest took 0.7 to 1.3 s, as fast as the
+machine was.
+"""
 TEXTS = [
     "", "\x1b[2J\x1b]0;x\x07", "\x9b31m", "\u202etxt", "\udc80", "\ud800", "[/red]", "$\\frac{$", "=1+1", "a\nb", "\0",
     "../../x", "/dev/zero", "x" * 100_000, "worker-0", "ok", "refused", "2026-01-01T00:00:00+00:00", "arm", "format",
@@ -295,7 +299,7 @@ def check(folders: Folders, kind: str, changes: list[tuple[Any, ...]]) -> None:
         assert not result["has_controls"], (arguments, result["shown"])
         assert result["exit_code"] in CODES, (arguments, result["shown"])
         assert result["kib"] - ordinary["kib"] < 150_000, (arguments, result["kib"], ordinary["kib"])
-        assert result["cpu_s"] - ordinary["cpu_s"] < 1, (arguments, result["cpu_s"], ordinary["cpu_s"])
+        assert result["cpu_s"] - ordinary["cpu_s"] < MORE_CPU_S, (arguments, result["cpu_s"], ordinary["cpu_s"])
     if kind == "runs":
         assert "20260102T120000Z-good" in results[0]["shown"]
         assert "20260102T120000Z-good" in results[1]["shown"]
