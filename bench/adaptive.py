@@ -7,10 +7,10 @@ how often that is so, also where all arms are equal, and what it costs.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tfdist.bench.factors import candidates
+from tfdist.bench.factors import can_wait, candidates
 from tfdist.bench.folder import BenchFile
 from tfdist.bench.report.baseline import is_same_work
 from tfdist.bench.report.certainty import same_pairs
@@ -82,6 +82,8 @@ class Decision:
     joining: tuple[str, ...]
     """Arms that are measured from now on: combinations of a matrix (`factors.candidates`), and what they are compared
     with."""
+    waiting: tuple[str, ...]
+    """The dropped arms that come back if those that are joining are slower than predicted (`factors.can_wait`)."""
     ends: bool
 
 
@@ -108,33 +110,38 @@ def decide(
     found = look(rows[0].statistics, alive, starts=starts, planned=bench.looks, equal=equal, number=len(rivals))
     slower = {*found.slower, *bench.slower}
     left = [row for row in ranked if row.label not in slower]
-    joining = _joining(measured, bench, specs)
-    needed = {*unranked, *_compared(left), *_equal_pair(left, measured), *_baselines(joining, specs)}
+    planned = {run.arm for run in bench.plan}
+    joining, waiting = _joining(measured, planned, bench, specs)
+    worth = [row for row in left if row.arm not in waiting]
+    needed = {*unranked, *_compared(worth), *_equal_pair(worth, measured)}
     needed |= {bench.suite.baseline} if bench.suite.baseline else set()
     if bench.suite.explain:
-        needed |= parts_of(bench.suite, specs, {row.arm for row in left})
+        needed |= parts_of(bench.suite, specs, {row.arm for row in worth})
     dropped = tuple(row.arm for row in measured if row.arm not in needed and row.arm not in gone)
-    joining += tuple(sorted(needed & gone))
+    joining += tuple(sorted((needed & gone) | ({*_baselines(worth, specs)} - planned)))
     enough = not joining and all(len(row.starts) >= FEWEST_STARTS for row in left)  # some may have joined later
     ends = bench.precision is None and enough and found.is_decided
-    return Decision(found, dropped, joining, ends)
+    back = tuple(row.arm for row in left if row.arm in waiting and row.arm in dropped)
+    return Decision(found, dropped, joining, back, ends)
 
 
-def _joining(measured: Sequence[ArmRow], bench: BenchFile, specs: Mapping[str, StrategyChoice]) -> tuple[str, ...]:
-    """The combinations that may be the fastest by what was measured so far, and those that check the predictions."""
-    planned = {run.arm for run in bench.plan}
+def _joining(
+    measured: Sequence[ArmRow], planned: Set[str], bench: BenchFile, specs: Mapping[str, StrategyChoice]
+) -> tuple[tuple[str, ...], Set[str]]:
+    """The combinations that may be the fastest and those that check the predictions; and the arms that can wait."""
     logs = {row.arm: math.log(row.rate) for row in measured}
     failed = planned - logs.keys()
     able = [arm for arm in bench.suite.arms if arm.name in specs and arm.name not in failed]
-    if planned.issuperset(arm.name for arm in able):
-        return ()
+    if planned >= {arm.name for arm in able}:
+        return (), set()
     several = [arm for arm, spec in specs.items() if spec.replicas > 1 and spec.exchange is not Exchange.NONE]
-    return tuple(arm for arm in candidates(able, logs, bench.suite.seed, several) if arm not in planned)
+    joining = tuple(arm for arm in candidates(able, logs, bench.suite.seed, several) if arm not in planned)
+    return joining, can_wait(able, logs, joining)
 
 
-def _baselines(arms: Sequence[str], specs: Mapping[str, StrategyChoice]) -> Iterator[str]:
-    """The arms that these, which were not measured yet, will be compared with."""
-    for spec in map(specs.__getitem__, arms):
+def _baselines(rows: Sequence[ArmRow], specs: Mapping[str, StrategyChoice]) -> Iterator[str]:
+    """The arms that these are compared with, also those that were not measured yet."""
+    for spec in (specs[row.arm] for row in rows if row.arm in specs):
         for name, other in specs.items():
             independent = other.exchange is Exchange.NONE and other.replicas == spec.replicas
             one_device = other.strategy is StrategyName.ONE_DEVICE

@@ -135,6 +135,22 @@ def candidates(
     return tuple(name for name in names if name in chosen and name not in logs)
 
 
+def can_wait(arms: Sequence[Arm], logs: Mapping[str, float], joining: Collection[str]) -> set[str]:
+    """Measured arms more than REACH slower than the best prediction of those that are `joining`.
+
+    They are not measured beside these: if the prediction holds they are slower for sure afterwards, and if it does not
+    they are measured again.
+
+    Args:
+        arms: as for `predict`.
+        logs: as for `predict`.
+        joining: the arms that are measured from now on.
+    """
+    predicted = _predicted(arms, logs)
+    best = max((predicted[name] for name in joining if name in predicted), default=-inf)
+    return {name for name, value in logs.items() if value < best + log(1 - REACH)}
+
+
 @dataclass(frozen=True)
 class _Matrix:
     """Combinations of the values of the same lists."""

@@ -112,15 +112,19 @@ def _news(decision: Decision, left_s: float) -> Iterator[str]:
     found = decision.look
     if slower := [arm for arm in decision.dropped if arm in found.slower]:
         yield f"not started again, as slower than {found.best} for sure: {shortened(slower)}"
-    if others := [arm for arm in decision.dropped if arm not in found.slower]:
-        yield f"not needed any more: {shortened(others)}"
+    if others := [arm for arm in decision.dropped if arm not in {*found.slower, *decision.waiting}]:
+        yield f"not needed now: {shortened(others)}"
     if decision.joining:
         yield f"measured from now on: {shortened(decision.joining)}"
+    if decision.waiting:
+        yield f"waiting, as those are predicted to be faster: {shortened(decision.waiting)}"
     apart = f"{found.best} and {shortened(found.open)}"
     if decision.ends and found.open:
         yield f"the starts that are left would hardly tell {apart} apart: the bench ends"
     elif decision.ends:
         yield "all is decided: the bench ends"
+    elif decision.waiting:
+        yield f"about {duration(left_s)} left"
     elif found.open:
         yield f"about {duration(left_s)} left to tell {apart} apart"
     else:

@@ -7,91 +7,37 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property, partial
-from itertools import islice
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from zlib import crc32
 
 import numpy as np
 import pandas as pd
 
-from lab.calibrate_factors import GAIN
-from lab.calibrate_statistics import RECORDS, ROOT, Scenario, incarnations, markdown, rows_that_miss, simulate
+from lab.calibrate_statistics import ROOT, Scenario, incarnations, markdown, rows_that_miss, simulate
+from lab.simulated_suites import (
+    EFFICIENCY,
+    GAIN,
+    GPU_START_S,
+    XLA_START_S,
+    Machine,
+    SimulatedSuite,
+    cpu_suite,
+    gpu_suite,
+    ten_arms,
+)
 from tfdist.bench.adaptive import FEWEST_STARTS, Look, look
 from tfdist.bench.design import Block
-from tfdist.bench.plan import BY_TABLE, start_s
-from tfdist.bench.reading import read_folder
-from tfdist.bench.report.arm_records import arms_of
-from tfdist.bench.report.summary import statistics_of
+from tfdist.bench.factors import can_wait, candidates, screen
+from tfdist.bench.plan import BY_TABLE
 from tfdist.bench.statistics import ERROR, ArmVerdict, Statistics
-from tfdist.bench.suites.arm import Arm
-from tfdist.bench.suites.suite import Suite, load_suite
-from tfdist.models.spec import TrainingSpec
-from tfdist.models.throughput import exchange
-from tfdist.strategies.catalog import Exchange
+from tfdist.bench.suites.suite import Suite
 
 STARTS, ROUNDS_EACH = Suite.incarnations, Suite.rounds // Suite.incarnations
 TURN_S = Suite.turn_s + BY_TABLE.edge_s
 """Seconds of a turn with its release and saving, as `plan.seconds_left` counts them."""
-GPU_START_S, XLA_START_S = 15.0, 70.0
-"""Seconds of a start on GPUs, warm-up included."""
-EFFICIENCIES = {
-    "one-device": 1.0, "independent": 1.0, "mirrored/auto": 0.9, "mirrored/nccl": 0.9, "multiworker/nccl": 0.9,
-    "mirrored/hierarchical-copy": 0.8, "mirrored/reduction-to-one": 0.6, "multiworker/ring": 0.5,
-    "central-storage": 0.35, "parameter-server": 0.3,
-}  # fmt: skip
-"""Assumed on eight GPUs; on four two thirds of the loss, on two a third."""
-GAINS = {"float32": 1.0, **GAIN}
-"""Assumed throughputs on one GPU over that in float32."""
 AS_GOOD = 0.001
 """Arms within this share of the best count as best, too."""
-
-
-@dataclass(frozen=True)
-class SimulatedArm:
-    """An arm whose throughput is known."""
-
-    name: str
-    log: float
-    """The natural logarithm of its true throughput."""
-    start_s: float
-    """Seconds of a start, warm-up included."""
-    devices: int = 2
-    exchanges: bool = True
-    """Whether its devices exchange gradients."""
-    work: str = "float32"
-    """Equal for arms that are compared with the same baselines."""
-
-
-@dataclass(frozen=True)
-class SimulatedSuite:
-    """The arms of a bench."""
-
-    name: str
-    arms: tuple[SimulatedArm, ...]
-    same: tuple[str, ...]
-    """Two equal arms (A/A), which are measured to the end."""
-
-    @cached_property
-    def true(self) -> Mapping[str, float]:
-        """`SimulatedArm.log` by name."""
-        return {arm.name: arm.log for arm in self.arms}
-
-    @cached_property
-    def ranked(self) -> list[str]:
-        """The arms that compete, as `summary.rank` chooses them."""
-        exchanging = [arm for arm in self.arms if arm.exchanges]
-        return [arm.name for arm in [arm for arm in exchanging if arm.devices > 1] or exchanging]
-
-    @cached_property
-    def baselines(self) -> Mapping[str, list[str]]:
-        """Of each arm the one on one device, if there is one, and then the one without exchange on as many devices."""
-        first: dict[tuple[int, str], str] = {}
-        for arm in self.arms:
-            if arm.devices == 1 or not arm.exchanges:
-                first.setdefault((arm.devices, arm.work), arm.name)
-        keys = {arm.name: dict.fromkeys([(1, arm.work), (arm.devices, arm.work)]) for arm in self.arms}
-        return {arm: [first[key] for key in of_arm if key in first] for arm, of_arm in keys.items()}
 
 
 @dataclass(frozen=True)
@@ -103,6 +49,10 @@ class Case:
     turn_sd: float
     bad: float = 0.0
     unequal: bool = False
+    machine: Machine | None = None
+    """It draws the throughputs of each bench, and combinations are predicted, as by `bench/factors.py`; None: those of
+    the suite, and the first start measures every arm.
+    """
 
     @property
     def noise(self) -> Scenario:
@@ -139,7 +89,7 @@ class Shares:
     """Means over benches: of whether something happened, of a number, or of a difference of logarithms."""
 
     best_dropped: float
-    """All arms that are truly best are called slower than another one."""
+    """Each arm that is truly best is called slower than another one, or was never measured."""
     false: float
     """A statement is false."""
     time: float
@@ -165,54 +115,76 @@ class Bench:
     suite: SimulatedSuite
     rates: Mapping[str, Mapping[Block, float]]
     """The images/s of each arm in all rounds."""
-    starts: dict[str, int] = field(default_factory=dict)
-    """The number of starts of each arm so far."""
+    machine: Machine | None = None
+    """As in `Case`."""
+    seed: int = 0
+    starts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """The starts, from 0, in which each arm was measured so far."""
     slower: set[str] = field(default_factory=set)
     """The arms that a look found to be slower than the best."""
     said: set[tuple[str, str, float]] = field(default_factory=set)
     """An arm, another one, and the logarithm of their ratio that the arm is said not to reach."""
-    known: tuple[Mapping[str, int], Statistics] | None = None
+    known: tuple[Mapping[str, tuple[int, ...]], Statistics] | None = None
     """The statistics of the last look and of the report, often of the same turns, and the starts that they are of."""
 
     def measure(self, rule: Rule) -> int:
-        """Start arms as `bench/run.py` does, and return the number of starts."""
-        alive: Set[str] = self.rates.keys()
+        """Start arms as `bench/run_session.py` does, and return the number of starts."""
+        now: Set[str] = set(self.rates if self.machine is None else screen(self.machine.arms))
         for start in range(1, STARTS + 1):
-            self.starts.update(dict.fromkeys(alive, start))
+            self.starts.update({arm: (*self.starts.get(arm, ()), start - 1) for arm in self.rates if arm in now})
             if start == STARTS:
                 break
             found = self._look(rule, start)
             self.slower.update(found.slower)
             self.said.update((arm, found.best, 0.0) for arm in found.slower)
-            if start >= rule.fewest and (found.is_decided if rule.gives_up else not found.open):
-                as_fast = {*self.suite.ranked} - self.slower - {found.best, *found.open}
+            left = [arm for arm in self.suite.ranked if arm in self.starts and arm not in self.slower]
+            joining, waiting = self._joining(rule.error(start))
+            worth = [arm for arm in left if arm not in waiting]
+            now = {*worth, *joining, *self.suite.same, *(other for arm in worth for other in self.suite.baselines[arm])}
+            enough = now <= self.starts.keys() and min(len(self.starts[arm]) for arm in left) >= rule.fewest
+            if enough and (found.is_decided if rule.gives_up else not found.open):
+                as_fast = {*left} - {found.best, *found.open}
                 self.said.update((arm, found.best, math.log1p(Suite.equal)) for arm in as_fast)
                 break
-            left = [arm for arm in self.suite.ranked if arm not in self.slower]
-            alive &= {*left, *self.suite.same, *(other for arm in left for other in self.suite.baselines[arm])}
         return start
+
+    def _joining(self, error: float) -> tuple[Set[str], Set[str]]:
+        """The combinations that are measured from now on, and the arms that can wait."""
+        if self.machine is None:
+            return set(), set()
+        arms, logs = self.machine.arms, self.logs(error)
+        joining = set(candidates(arms, logs, self.seed, self.suite.ranked))
+        return joining, can_wait(arms, logs, joining)
+
+    def logs(self, error: float = ERROR) -> Mapping[str, float]:
+        """The natural logarithm of the images/s of each arm that was measured."""
+        return {arm: self.statistics(error).log(arm) for arm in self.starts}
 
     def _look(self, rule: Rule, start: int) -> Look:
         statistics = self.statistics(rule.error(start))
-        one_device = self.suite.baselines[max(self._measured(start), key=statistics.log)][:1]
-        rivals = dict.fromkeys([*self.suite.ranked, *one_device])
+        measured = [arm for arm in self.suite.ranked if arm in self.starts]
+        one_device = self.suite.baselines[max(self._at_the_end(start), key=statistics.log)][:1]
+        rivals = dict.fromkeys([*measured, *one_device])
         return rule.look(statistics, [arm for arm in rivals if arm not in self.slower], start, len(rivals))
 
-    def _measured(self, starts: int) -> list[str]:
-        """The competing arms that were measured in all of these starts."""
-        return [arm for arm in self.suite.ranked if self.starts[arm] == starts]
+    def _at_the_end(self, starts: int) -> list[str]:
+        """The competing arms that were measured in the last of these starts."""
+        return [arm for arm in self.suite.ranked if starts - 1 in self.starts.get(arm, ())]
 
     def statistics(self, error: float) -> Statistics:
         """The statistics of all turns so far."""
         if self.known is None or self.known[0] != self.starts or self.known[1].error != error:
-            turns = {arm: dict(islice(self.rates[arm].items(), ROUNDS_EACH * n)) for arm, n in self.starts.items()}
+            turns = {
+                arm: {block: rate for block, rate in self.rates[arm].items() if block.incarnation in starts}
+                for arm, starts in self.starts.items()
+            }
             self.known = dict(self.starts), Statistics(turns, error=error)
         return self.known[1]
 
     def report(self, starts: int, error: float) -> tuple[float, ...]:
         """`false`, `named`, `bias` and `best_bias` of `Shares`, with all that was said before."""
         statistics = self.statistics(error)
-        arms = self._measured(starts)
+        arms = self._at_the_end(starts)
         best = max(arms, key=statistics.log)
         pairs = [(arm, best) for arm in arms if arm != best]
         slower = {
@@ -229,11 +201,12 @@ class Bench:
     @property
     def seconds(self) -> float:
         """How long its starts and turns took."""
-        return math.fsum(self.starts[arm.name] * (arm.start_s + ROUNDS_EACH * TURN_S) for arm in self.suite.arms)
+        starts = {arm: len(of) for arm, of in self.starts.items()}
+        return math.fsum(starts.get(arm.name, 0) * (arm.start_s + ROUNDS_EACH * TURN_S) for arm in self.suite.arms)
 
     def full(self) -> "Bench":
         """The one that measures every arm to the end, with the same noise."""
-        return Bench(self.suite, self.rates, dict.fromkeys(self.rates, STARTS))
+        return Bench(self.suite, self.rates, starts=dict.fromkeys(self.rates, tuple(range(STARTS))))
 
 
 BLOCKS = [Block(0, number, start) for number, start in enumerate(incarnations(Scenario(1, 0.0)))]
@@ -241,73 +214,29 @@ BLOCKS = [Block(0, number, start) for number, start in enumerate(incarnations(Sc
 
 def bench_of(case: Case, seed: int) -> Bench:
     """A bench of which nothing is measured yet."""
-    logs = simulate(case.noise, np.random.default_rng(seed)) + np.array([[arm.log] for arm in case.suite.arms])
-    rates = zip(case.suite.arms, np.exp(logs).tolist(), strict=True)
-    return Bench(case.suite, {arm.name: dict(zip(BLOCKS, of_arm, strict=True)) for arm, of_arm in rates})
+    draw = np.random.default_rng(seed)
+    noise = simulate(case.noise, draw)
+    suite = case.suite if case.machine is None else case.suite.with_logs(case.machine.logs(draw))
+    rates = zip(suite.arms, np.exp(noise + np.array([[arm.log] for arm in suite.arms])).tolist(), strict=True)
+    of_arms = {arm.name: dict(zip(BLOCKS, of_arm, strict=True)) for arm, of_arm in rates}
+    return Bench(suite, of_arms, case.machine, seed)
 
 
-def one_bench(case: Case, rule: Rule, seed: int) -> tuple[float, ...]:
-    """The values of `Shares` of a single bench."""
-    bench = bench_of(case, seed)
+def one_bench(bench: Bench, rule: Rule) -> tuple[float, ...]:
+    """Measure it, and return its values of `Shares`."""
     starts = bench.measure(rule)
     full = bench.full()
-    competing = [case.suite.true[arm] for arm in case.suite.ranked]
-    best = {arm for arm in case.suite.ranked if max(competing) - case.suite.true[arm] <= AS_GOOD}
+    true = {arm: bench.suite.true[arm] for arm in bench.suite.ranked}
+    best = {arm for arm, log in true.items() if max(true.values()) - log <= AS_GOOD}
     false, *figures = bench.report(starts, rule.error(starts))
-    time = bench.seconds / full.seconds
-    return best <= bench.slower, false, time, starts, *figures, *full.report(STARTS, ERROR)
+    dropped = best <= bench.slower | (true.keys() - bench.starts.keys())
+    return dropped, false, bench.seconds / full.seconds, starts, *figures, *full.report(STARTS, ERROR)
 
 
 def shares(case: Case, benches: int, rule: Rule | None = None, seed: int = 0) -> Shares:
     """The means over a number of benches."""
-    found = [one_bench(case, rule or Rule(), seed + number) for number in range(benches)]
+    found = [one_bench(bench_of(case, seed + number), rule or Rule()) for number in range(benches)]
     return Shares(*np.mean(found, axis=0).tolist())
-
-
-def simulated(arm: Arm, log: float, start_s: float) -> SimulatedArm:
-    """An arm of a suite."""
-    spec = TrainingSpec(**arm.choices)
-    exchanges = exchange(arm.choices) is not Exchange.NONE
-    return SimulatedArm(arm.name, log, start_s, devices_of(arm), exchanges, "xla" if spec.xla else spec.precision)
-
-
-def devices_of(arm: Arm) -> int:
-    """Its number of devices."""
-    spec = TrainingSpec(**arm.choices)
-    return spec.devices * spec.workers
-
-
-@cache
-def cpu_suite() -> SimulatedSuite:
-    """Suite cpu with the throughputs of the recorded bench."""
-    folder = read_folder(RECORDS, "")
-    recorded = statistics_of(arms_of([folder]), [folder])
-    suite = load_suite("cpu")
-    seconds = {arm.name: start_s(TrainingSpec(**arm.choices)) + suite.warmup_s for arm in suite.arms}
-    arms = (simulated(arm, recorded.log(arm.name), seconds[arm.name]) for arm in suite.arms)
-    return SimulatedSuite("cpu", tuple(arms), ("multiworker/auto", "multiworker/ring"))
-
-
-@cache
-def gpu_suite(gpus: int) -> SimulatedSuite:
-    """Suite gpu on a machine with this number of GPUs, with assumed throughputs."""
-    arms = []
-    for arm in load_suite("gpu").arms:
-        devices = devices_of(arm)
-        kind = next(kind for kind in EFFICIENCIES if arm.name.startswith(kind))
-        efficiency = 1 - (1 - EFFICIENCIES[kind]) * math.log2(devices) / 3
-        one = simulated(arm, 0.0, XLA_START_S if arm.choices.get("xla") else GPU_START_S)
-        if devices <= gpus:
-            arms.append(replace(one, log=math.log(GAINS[one.work] * devices * efficiency)))
-    return SimulatedSuite(f"gpu on {gpus}", tuple(arms), ("one-device/float32", "one-device/again"))
-
-
-def ten_arms(better: float = 0.0) -> SimulatedSuite:
-    """Ten arms that compete, the last one better than the others by this share."""
-    arms = [SimulatedArm(str(number), 0.0, 9.0) for number in range(10)]
-    arms[-1] = replace(arms[-1], log=math.log1p(better))
-    name = f"one of ten {100 * better:.0f} % better" if better else "ten equal"
-    return SimulatedSuite(name, tuple(arms), ("0", "1"))
 
 
 QUIET, NOISY = (0.01, 0.03), (0.023, 0.05)
@@ -348,8 +277,8 @@ benches of up to four starts of three rounds. Written by `python -m lab.calibrat
 
 - "starts", "turn", "bad", "spreads": the noise, as in [statistics.md](statistics.md), with the same drift.
 - Suite cpu has the throughputs of the recorded bench, and the times that tfdist plans for its starts and turns.
-- Suite gpu has assumed ones. Efficiencies on eight GPUs: {efficiencies}; on four two thirds of the loss, on two a third. Throughput over that in float32: {gains}.
-  A start takes {gpu:.0f} s, with XLA {xla:.0f} s. The first start measures every arm: no combination is predicted (`factors.md`).
+- Suite gpu has assumed ones. Efficiencies on eight GPUs: {efficiencies}; each doubling loses the same share. Throughput over that in float32: {gains}.
+  A start takes {gpu:.0f} s, with XLA {xla:.0f} s. The first start measures every arm; [factors.md](factors.md) is for benches that predict combinations, too.
 - "one of ten": ten arms compete, and the others are equal.
 - Measured until the bench ends: the arms that are left, their baselines, and two equal arms (A/A).
 
@@ -439,8 +368,8 @@ def write(tables: Mapping[str, pd.DataFrame], rules: pd.DataFrame, benches: int)
     misses = {name: misses_of(benches, most_time) for name, (_, most_time) in PARTS.items()}
     text = TEXT.format(
         benches=benches,
-        efficiencies=", ".join(f"{kind} {value:g}" for kind, value in EFFICIENCIES.items()),
-        gains=", ".join(f"{kind} {value:g}" for kind, value in GAINS.items()),
+        efficiencies=", ".join(f"{kind} {value:g}" for kind, value in EFFICIENCY.items()),
+        gains=", ".join(f"{kind} {value:g}" for kind, value in GAIN.items()),
         gpu=GPU_START_S,
         xla=XLA_START_S,
         as_good=100 * AS_GOOD,

@@ -44,9 +44,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Benches of tests add nothing to the user's history of equal arms."""
+    """Benches of a module of tests add nothing to the user's history of benches, nor to that of other modules."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

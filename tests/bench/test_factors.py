@@ -15,6 +15,7 @@ from tfdist.bench.factors import (
     MARGIN,
     REACH,
     WORTH,
+    can_wait,
     candidates,
     holds,
     misses,
@@ -209,3 +210,12 @@ def test_gains_that_shrink_beside_an_exchange_leave_the_fastest_measured() -> No
     true["multiworker/nccl/8/xla"] = log(8 * 0.9 * 1.25)
     added = start_by_start(true, 0)
     assert "multiworker/nccl/8/xla" in {name for names in added for name in names}
+
+
+def test_arms_out_of_reach_of_what_is_measured_next_can_wait() -> None:
+    joining = candidates(GPU, AFTER_ONE, 0, RIVALS)
+    waiting = can_wait(GPU, AFTER_ONE, joining)
+    assert {"mirrored/auto/8/float32", "one-device/float32", "independent/8/float32"} <= waiting
+    best = max(LOGS[name] for name in joining)
+    assert waiting == {name for name, value in AFTER_ONE.items() if value < best + log(1 - REACH)}
+    assert can_wait(GPU, AFTER_ONE, ()) == set()
