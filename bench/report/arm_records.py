@@ -47,6 +47,10 @@ class ArmRecords:
     """Name of the folder's arm with which all are compared; None: the one-device arm of the same work."""
     dropped: str
     """Why it was not measured to the end: `slower for sure after 1 of 4 starts`; empty: it was to be."""
+    slower: bool
+    """Whether a look between the starts found that it is slower than the best for sure."""
+    looks: int
+    """The number of looks at its bench; with 1, no arm is dropped and the bench does not end early."""
 
     @property
     def label(self) -> str:
@@ -135,13 +139,14 @@ def arms_of(folders: Sequence[ResultFolder], baseline: str | None = None) -> tup
         for arm, records in grouped.items():
             spec = records[0].spec if records else choices[arm]
             planned = (turns[arm] or suite.rounds) - skipped[arm] if suite else len(records)
+            looks, slower = (folder.bench.looks, arm in folder.bench.slower) if folder.bench else (1, False)
             why = ""
-            if folder.bench and (starts := dropped.get(arm)):
-                reason = "slower for sure" if arm in folder.bench.slower else "not needed any more"
-                why = f"{reason} after {starts} of {counted(folder.bench.looks, 'start')}"
+            if starts := dropped.get(arm):
+                reason = "slower for sure" if slower else "not started again"
+                why = f"{reason} after {starts} of {counted(looks, 'start')}"
             label = folder.label if len(folders) > 1 else ""
             chosen = baseline or base_of.get(arm) or (suite.baseline if suite else None)
-            arms.append(ArmRecords(label, arm, tuple(records), planned, spec, chosen, why))
+            arms.append(ArmRecords(label, arm, tuple(records), planned, spec, chosen, why, slower, looks))
     return tuple(arms)
 
 

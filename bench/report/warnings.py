@@ -242,7 +242,8 @@ def _plan_warnings(rows: Sequence[ArmRow]) -> Iterator[Warning]:
             "few-starts",
             f"{_names(assumed, len(rows))}: fewer than {FEWEST_STARTS} starts, so how much starts differ is assumed "
             f"({ASSUMED_SD:.1%}), and differences below {LEAST_OF_FEW_STARTS:.0%} have no verdict.",
-            f"Run 'tfdist bench' with --incarnations {FEWEST_STARTS} or more.",
+            f"Run 'tfdist bench' with {'--all and ' if any(row.looks > 1 for row in rows) else ''}"
+            f"--incarnations {FEWEST_STARTS} or more.",
         )
     if shared := [row.label for row in rows if any(map(devices_outnumber_cores, row.measured))]:
         yield Warning(

@@ -122,6 +122,8 @@ def test_the_report_calls_a_dropped_arm_slower(options: BenchOptions) -> None:
     assert "Slower for sure: multiworker, again and ps." in report.headline[0]
     table = json.dumps(report.to_json()["rows"])
     assert "slower for sure after 1 of 4 starts" in table
+    few = next(warning for warning in report.warnings if warning.code == "few-starts")
+    assert few.advice == "Run 'tfdist bench' with --all and --incarnations 4 or more."
 
 
 def test_all_measures_every_arm_to_the_end(options: BenchOptions) -> None:
@@ -203,9 +205,11 @@ def gpu_step_s(arm: str, replicas: int) -> float:
     return 0.1 / (replicas * efficiency * speed_up)
 
 
+GPU_MACHINES = local_machines(Machine(tuple(range(64)), tuple(f"GPU {number}" for number in range(8))))
+
+
 def eight_gpus(out: Path) -> Session:
-    machines = local_machines(Machine(tuple(range(64)), tuple(f"GPU {number}" for number in range(8))))
-    return prepare(BenchOptions(suite="gpu", out=out, command="tfdist bench"), machines)
+    return prepare(BenchOptions(suite="gpu", out=out, command="tfdist bench"), GPU_MACHINES)
 
 
 def on_gpus(session: Session, step_s: Callable[[str, int], float] = gpu_step_s) -> FakeArms:
@@ -267,7 +271,22 @@ def test_arms_that_waited_are_measured_again_if_combinations_are_slower_than_pre
     assert "mirrored/auto/8/float32" in report.headline[0].partition("Slower for sure")[0]
 
 
+def test_arms_that_wait_are_not_called_slower(tmp_path: Path) -> None:
+    session = eight_gpus(tmp_path / "out")
+    fakes = on_gpus(session)
+    fakes.behaviour["mirrored/auto/8/mixed_float16"]["ctrl_c"] = 2
+    code, _ = run(session, fakes)
+    assert code == 130
+    found = {row.arm: row for row in make_report([session.root]).rows}
+    waiting, slower = found["mirrored/auto/8/float32"], found["central-storage/8"]
+    assert (waiting.reason, waiting.slower) == ("not started again after 1 of 4 starts", False)
+    assert (slower.reason, slower.slower) == ("slower for sure after 1 of 4 starts", True)
+    headline = make_report([session.root]).headline[0]
+    assert "mirrored/auto/8/float32" not in headline.partition("Slower for sure")[2], headline
+    run(prepare(BenchOptions(resume=session.root), GPU_MACHINES), on_gpus(session))
+    assert make_report([session.root]).headline[0].startswith("Use mirrored/auto/8/mixed_float16")
+
+
 def test_all_measures_every_combination(tmp_path: Path) -> None:
-    machines = local_machines(Machine(tuple(range(64)), tuple(f"GPU {number}" for number in range(8))))
-    session = prepare(BenchOptions(suite="gpu", all=True, out=tmp_path / "out"), machines)
+    session = prepare(BenchOptions(suite="gpu", all=True, out=tmp_path / "out"), GPU_MACHINES)
     assert {turn.arm for turn in session.to_run} == session.arms.specs.keys()
