@@ -1,9 +1,15 @@
 """Ports for the servers of tests."""
 
+import os
 import random
 from contextlib import ExitStack, closing, suppress
 
 from tfdist.launch.agent_program.system import reserve
+
+
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
+_PORTS = range(20000 + 1500 * _WORKER, 20000 + 1500 * (_WORKER + 1))
+"""Those of this process of pytest-xdist: a port that is not bound yet, or with SO_REUSEPORT, looks free to others."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -11,7 +17,7 @@ def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         found: list[int] = []
         while len(found) < count:
-            port = random.randrange(20000, 32000)
+            port = random.choice(_PORTS)
             with suppress(OSError):
                 stack.enter_context(closing(reserve(port)))
                 found.append(port)

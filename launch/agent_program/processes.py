@@ -163,7 +163,7 @@ def fork_reaper(temporary: str) -> int:
     """Fork. Only the child returns; the parent waits for it and exits with its code, 128 + N for signal N.
 
     If the child fails or is killed, the parent kills all processes that it leaves, daemons included: as a subreaper,
-    it becomes their parent. It also deletes the folder `temporary`. If the parent is killed, the child gets SIGTERM.
+    it becomes their parent. It also deletes the folder `temporary`. If the parent is killed, the child gets SIGHUP.
     If both are killed, a third process, the guard, kills what has AGENT_VARIABLE in its environment. By that variable
     the two find it, too, if they cannot become subreapers: not what a daemon starts with another environment.
 
@@ -177,7 +177,7 @@ def fork_reaper(temporary: str) -> int:
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        prctl(PR_SET_PDEATHSIG, signal.SIGHUP)  # SIGTERM might be taken for a scheduler's
         if os.getppid() != parent:
             os._exit(1)
         return guard
@@ -236,7 +236,7 @@ def become_subreaper(temporary: str) -> None:
 
 
 def is_subreaper() -> bool:
-    """Whether the kernel makes this process the parent of orphans, and sends it SIGTERM when its own parent ends."""
+    """Whether the kernel makes this process the parent of orphans, and sends it SIGHUP when its own parent ends."""
     return not _folder
 
 

@@ -66,6 +66,18 @@ def test_other_signals_end_it_at_once(number):
         assert agent.of(Terminated) == []
 
 
+def test_the_death_of_its_parent_is_not_taken_for_a_scheduler_that_ends_the_job(survivors):
+    with real_agent(grace_s=0.1) as agent:
+        agent.send(Configure(0.1, 60.0, 60.0))
+        agent.start("import time; time.sleep(600)")
+        agent.pid_of("worker-0")
+        os.kill(agent.process.pid, signal.SIGKILL)
+        assert agent.wait_for(Leaving) == Leaving("its parent process was killed")
+        agent.reader.join(30)
+        assert agent.of(Terminated) == []
+    assert survivors() == []
+
+
 def test_it_ends_with_its_launcher(survivors):
     with real_agent(grace_s=0.1) as agent:
         agent.send(Configure(0.1, 60.0, 60.0))
