@@ -6,7 +6,6 @@ from contextlib import ExitStack, closing, suppress
 
 from tfdist.launch.agent_program.system import reserve
 
-
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
 _PORTS = range(20000 + 1500 * _WORKER, 20000 + 1500 * (_WORKER + 1))
 """Those of this process of pytest-xdist: a port that is not bound yet, or with SO_REUSEPORT, looks free to others."""
