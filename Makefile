@@ -71,7 +71,7 @@ soak: install ## Train for MINUTES=30 while workers are killed again and again, 
 test: install ## Run the quick tests: about 2 minutes on two cores
 	$(PYTEST) -m "not slow and not thorough"
 
-test-all: install ## Run all tests, before a release: about two hours on two cores
+test-all: install ## Run all tests, before a release: about 90 minutes on two cores
 	$(PYTEST) --hypothesis-profile thorough
 
 test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13

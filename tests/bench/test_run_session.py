@@ -224,6 +224,7 @@ def on_gpus(session: Session, step_s: Callable[[str, int], float] = gpu_step_s) 
     )
 
 
+@pytest.mark.slow
 def test_on_eight_gpus_most_combinations_are_predicted_and_the_fastest_is_measured(tmp_path: Path) -> None:
     session = eight_gpus(tmp_path / "out")
     assert session.notes[0].startswith("27 of 60 arms are combinations that the others predict: ")
@@ -252,6 +253,7 @@ def test_on_eight_gpus_most_combinations_are_predicted_and_the_fastest_is_measur
     assert "Failed, incomplete and invalid arms" not in report.listings
 
 
+@pytest.mark.slow
 def test_arms_that_waited_are_measured_again_if_combinations_are_slower_than_predicted(tmp_path: Path) -> None:
     session = eight_gpus(tmp_path / "out")
 
@@ -271,6 +273,7 @@ def test_arms_that_waited_are_measured_again_if_combinations_are_slower_than_pre
     assert "mirrored/auto/8/float32" in report.headline[0].partition("Slower for sure")[0]
 
 
+@pytest.mark.slow
 def test_arms_that_wait_are_not_called_slower(tmp_path: Path) -> None:
     session = eight_gpus(tmp_path / "out")
     fakes = on_gpus(session)

@@ -22,6 +22,7 @@ def test_the_fastest_is_measured_and_a_quarter_of_the_arms_is_not(case: Case) ->
     assert sum(shares.best_dropped for shares, _ in found) <= 1
 
 
+@pytest.mark.slow
 def test_a_row_has_shares_and_numbers() -> None:
     name, case = next(iter(cases().items()))
     found = row(2, name, case)

@@ -157,6 +157,7 @@ def test_no_command_ends_with_a_code_that_is_not_in_the_table():
     assert {value for value in literal if isinstance(value, int)} <= set(ExitCode)
 
 
+@pytest.mark.slow
 def test_the_page_of_variables_has_each_that_the_code_names():
     texts = [node.value for node in nodes() if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     named = {text for text in texts if re.fullmatch(r"TFDIST_[A-Z_]*[A-Z]", text)}

@@ -289,6 +289,7 @@ def test_the_gpu_suite_is_refused_arm_by_arm_without_gpus() -> None:
     assert all("GPU" in reason for reason in arms.refused.values())
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
     st.sampled_from(["name", "rounds", "arms", "defaults", "matrix", "exclude", "strategy", "timeout", "x"]), inner)))  # fmt: skip
 def test_any_table_is_a_suite_or_a_sentence(value: object) -> None:

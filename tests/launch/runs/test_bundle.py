@@ -180,6 +180,7 @@ def test_nobody_and_nowhere_are_no_error(folder, monkeypatch):
     assert redactor(folder, {})("a/b") == "a/b"
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="utf-8"), min_size=6, max_size=30), st.text(max_size=20), st.text(max_size=20))
 def test_a_secret_of_the_environment_is_in_no_line(secret, before, after):
     redact = Redactor([], {"API_KEY": secret}).text
