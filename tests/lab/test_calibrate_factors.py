@@ -8,10 +8,11 @@ from lab import calibrate_factors
 from lab.calibrate_adaptive import Case
 from lab.calibrate_factors import cases, main, one, row
 
+pytestmark = pytest.mark.slow
+
 BENCHES = 20
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", cases().values(), ids=cases().keys())
 def test_the_fastest_is_measured_and_a_quarter_of_the_arms_is_not(case: Case) -> None:
     found = [one(case, 10_000 + seed) for seed in range(BENCHES)]
@@ -22,7 +23,6 @@ def test_the_fastest_is_measured_and_a_quarter_of_the_arms_is_not(case: Case) ->
     assert sum(shares.best_dropped for shares, _ in found) <= 1
 
 
-@pytest.mark.slow
 def test_a_row_has_shares_and_numbers() -> None:
     name, case = next(iter(cases().items()))
     found = row(2, name, case)
@@ -31,7 +31,6 @@ def test_a_row_has_shares_and_numbers() -> None:
     assert 2 <= float(found["starts"]) <= 4
 
 
-@pytest.mark.slow
 def test_the_page_has_a_row_for_each_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "calibration").mkdir()
     monkeypatch.setattr(calibrate_factors, "ROOT", tmp_path)
