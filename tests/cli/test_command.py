@@ -75,6 +75,7 @@ def help_of(command, columns, monkeypatch, capsys):
     return out, {word for line in lines for word in re.split(r"[\s│╰╯─,]+", line)} - {"*"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [[], *([each] for each in COMMANDS), ["sbatch", "bench"]], ids=" ".join)
 def test_help_breaks_and_cuts_no_word(command, monkeypatch, capsys):
     _, words = help_of(command, 400, monkeypatch, capsys)

@@ -171,6 +171,7 @@ def check_linear(fragment):
         assert is_linear(act, fragment), act
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fragment", [*REPEATED, *"a-_9 \n\\\"'"])
 def test_a_long_text_of_one_fragment_takes_linear_time(fragment):
     check_linear(fragment)

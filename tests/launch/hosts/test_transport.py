@@ -218,6 +218,7 @@ def test_the_bootstrap_survives_the_login_shell(tmp_path, shell):
     assert description["executable"] == sys.executable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize(
     "prefix", ["env A=1", "cd / &&", "A=1; export A;", "exec nice -n 1", "bash -c 'exec \"$@\"' x"]

@@ -54,6 +54,7 @@ def jobs_of(jobset_spec):
         yield {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": each["name"]}, **each["template"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "version",
     [pytest.param(each, marks=[] if each in OLDEST_AND_NEWEST else [pytest.mark.thorough]) for each in VERSIONS],

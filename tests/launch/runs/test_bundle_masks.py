@@ -216,6 +216,7 @@ LONG = [*REPEATED, "name: a value: ", 'value=\\"', 'value="\\', '"--a",', "- --a
         *"ax- =/:'\"\\.[\n\r\t"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fragment", LONG)
 def test_a_long_text_of_one_fragment_takes_linear_time(fragment):
     redact = Redactor([HostNames(frozenset({"node17"}))], {"API_KEY": "hunter22"})
