@@ -201,8 +201,9 @@ class Bench:
     @property
     def seconds(self) -> float:
         """How long its starts and turns took."""
-        starts = {arm: len(of) for arm, of in self.starts.items()}
-        return math.fsum(starts.get(arm.name, 0) * (arm.start_s + ROUNDS_EACH * TURN_S) for arm in self.suite.arms)
+        return math.fsum(
+            len(self.starts.get(arm.name, ())) * (arm.start_s + ROUNDS_EACH * TURN_S) for arm in self.suite.arms
+        )
 
     def full(self) -> "Bench":
         """The one that measures every arm to the end, with the same noise."""
@@ -333,8 +334,12 @@ def row(benches: int, case: Case, rule: Rule | None = None, name: str = "") -> d
     found = asdict(shares(case, benches, rule, crc32(repr(case).encode())))
     values = {**found, **{each: getattr(case, each) for each in ("starts_sd", "turn_sd", "bad")}}
     numbers = {each: values[each] for each in ("starts", "named", "full_named")}
-    percent = {each: round(100 * value, 1) + 0.0 for each, value in values.items()}  # without -0.0
-    return {"suite": case.suite.name, "rule": name, "unequal": case.unequal, **percent, **numbers}
+    return {"suite": case.suite.name, "rule": name, "unequal": case.unequal, **in_percent(values), **numbers}
+
+
+def in_percent(shares: Mapping[str, float]) -> dict[str, float]:
+    """With one digit, and without -0.0."""
+    return {name: round(100 * float(share), 1) + 0.0 for name, share in shares.items()}
 
 
 def misses_of(benches: int, most_time: float = 100.0) -> dict[str, Callable[[float], bool]]:

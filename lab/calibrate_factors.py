@@ -9,13 +9,24 @@ import math
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from lab.calibrate_adaptive import GPU_NOISY, GPU_QUIET, NAMES, Case, Rule, Shares, bench_of, misses_of, one_bench
+from lab.calibrate_adaptive import (
+    GPU_NOISY,
+    GPU_QUIET,
+    NAMES,
+    Case,
+    Rule,
+    Shares,
+    bench_of,
+    in_percent,
+    misses_of,
+    one_bench,
+)
 from lab.calibrate_statistics import ROOT, markdown, rows_that_miss
 from lab.simulated_suites import Machine, gpu_suite
 from tfdist.bench.factors import MARGIN, holds, predict
@@ -80,7 +91,7 @@ def one(case: Case, seed: int) -> tuple[Shares, Predicted]:
 def row(benches: int, name: str, case: Case) -> dict[str, float | str]:
     """A case with its shares in per cent, and numbers."""
     done = [one(case, seed) for seed in range(benches)]
-    shares = asdict(Shares(*np.mean([[*asdict(of).values()] for of, _ in done], axis=0).tolist()))
+    shares = asdict(Shares(*np.mean([astuple(of) for of, _ in done], axis=0).tolist()))
     found = [of for _, of in done]
     errors = np.array([error for of in found for error in of.errors] or [0.0])
     within = [abs(error) <= 2 * of.promised for of in found for error in of.errors] or [True]
@@ -93,9 +104,14 @@ def row(benches: int, name: str, case: Case) -> dict[str, float | str]:
         "most": np.quantile(np.abs(errors), 0.95),
         "within": np.mean(within),
     }
-    percent = {each: round(100 * float(value), 1) + 0.0 for each, value in values.items()}  # without -0.0
     measured = f"{np.mean([of.measured for of in found]):.1f} of {len(case.suite.arms)}"
-    return {**percent, "case": name, "measured": measured, "starts": shares["starts"], "named": shares["named"]}
+    return {
+        **in_percent(values),
+        "case": name,
+        "measured": measured,
+        "starts": shares["starts"],
+        "named": shares["named"],
+    }
 
 
 COLUMNS = {

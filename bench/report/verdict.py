@@ -164,7 +164,7 @@ class _Choice:
 
 
 def _is_slower(row: ArmRow, than_best: Comparison) -> bool:
-    """Whether it is slower than the best for sure, by all turns or by those after which it was dropped."""
+    """Whether it is slower than the best for sure, by all turns or by those of a look between the starts."""
     return row.slower or (than_best.interval is not None and than_best.verdict is ArmVerdict.SLOWER)
 
 

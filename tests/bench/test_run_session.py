@@ -280,11 +280,12 @@ def test_arms_that_wait_are_not_called_slower(tmp_path: Path) -> None:
     fakes.behaviour["mirrored/auto/8/mixed_float16"]["ctrl_c"] = 2
     code, _ = run(session, fakes)
     assert code == 130
-    found = {row.arm: row for row in make_report([session.root]).rows}
+    report = make_report([session.root])
+    found = {row.arm: row for row in report.rows}
     waiting, slower = found["mirrored/auto/8/float32"], found["central-storage/8"]
     assert (waiting.reason, waiting.slower) == ("not started again after 1 of 4 starts", False)
     assert (slower.reason, slower.slower) == ("slower for sure after 1 of 4 starts", True)
-    headline = make_report([session.root]).headline[0]
+    headline = report.headline[0]
     assert "mirrored/auto/8/float32" not in headline.partition("Slower for sure")[2], headline
     run(prepare(BenchOptions(resume=session.root), GPU_MACHINES), on_gpus(session))
     assert make_report([session.root]).headline[0].startswith("Use mirrored/auto/8/mixed_float16")
