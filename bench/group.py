@@ -112,8 +112,8 @@ class Group:
     def _fitting(self, waiting: Sequence[ArmStart], slots: int, partners: Mapping[str, str]) -> Iterator[ArmStart]:
         """Those of `waiting` that can start now, in order."""
         starting = self._starting()
-        if not self.members:
-            yield from waiting
+        if not self.members:  # the smallest shows first how large a process is
+            yield from waiting if self.memory.available else sorted(waiting, key=lambda start: task_count(start.spec))
         elif sum(member.busy for member in starting) < slots:
             reserved = [start for start in waiting if start.arm in map(partners.get, self.members)]
             # until an arm has shown how large a process is, nothing takes the room of a partner, nor overtakes

@@ -11,7 +11,7 @@ from tfdist.bench.design import Block
 from tfdist.bench.disturbance import Disturbance, disturbances
 from tfdist.bench.reading import ResultFolder
 from tfdist.bench.references import NO_EFFECT
-from tfdist.bench.suites.suite import BASE
+from tfdist.bench.suites.suite import BASE, Suite
 from tfdist.bench.until import unneeded
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus
@@ -51,6 +51,8 @@ class ArmRecords:
     """Whether a look between the starts found that it is slower than the best for sure."""
     looks: int
     """The number of looks at its bench; with 1, no arm is dropped and the bench does not end early."""
+    equal: float
+    """The share by which arms may differ that count as equal."""
 
     @property
     def label(self) -> str:
@@ -146,7 +148,8 @@ def arms_of(folders: Sequence[ResultFolder], baseline: str | None = None) -> tup
                 why = f"{reason} after {starts} of {counted(looks, 'start')}"
             label = folder.label if len(folders) > 1 else ""
             chosen = baseline or base_of.get(arm) or (suite.baseline if suite else None)
-            arms.append(ArmRecords(label, arm, tuple(records), planned, spec, chosen, why, slower, looks))
+            equal = suite.equal if suite else Suite.equal
+            arms.append(ArmRecords(label, arm, tuple(records), planned, spec, chosen, why, slower, looks, equal))
     return tuple(arms)
 
 

@@ -107,9 +107,11 @@ class _Choice:
         if len(self.sizes) > 1:
             fewest = min(self.group, key=lambda row: (row.devices or 0, -row.rate))
             yield f"{fewest.arm} needs the fewest devices, {fewest.devices}."
-        if slower_arms := list(self._slower()):
-            as_large = [row for row in self.able if row.devices in (None, self.best.devices)]
-            yield f"Slower for sure: {alternatives(strategies_or_phrases(slower_arms, as_large), 'and')}."
+        as_large = [row for row in self.able if row.devices in (None, self.best.devices)]
+        little = f"Slower, perhaps by less than {up_to(self.best.equal)}"
+        for text, rows in zip((little, "Slower for sure"), self._slower(), strict=True):
+            if rows:
+                yield f"{text}: {alternatives(strategies_or_phrases(rows, as_large), 'and')}."
         if apart := [row.arm for row, of in self.others if not of.interval and not row.dropped]:
             yield f"Not compared with {self.best.arm}, for too few rounds in common: {shortened(apart)}."
 
@@ -131,12 +133,19 @@ class _Choice:
         sizes, rates = (str(row.devices) for row in shown), (three_digits(row.rate) for row in shown)
         return f"On {listed(sizes)} devices: {listed(rates)} images/s."
 
-    def _slower(self) -> Iterator[ArmRow]:
-        """The arms on as many devices that are surely slower, without those that equal one of the group (A/A)."""
+    def _slower(self) -> tuple[list[ArmRow], list[ArmRow]]:
+        """The arms on as many devices that are slower, by perhaps less than what counts as equal, and by more.
+
+        Without those that equal one of the group (A/A).
+        """
+        little: list[ArmRow] = []
+        more: list[ArmRow] = []
         equal = [same_work(row) for row in self.group]
         for row, of in self.others:
             if _is_slower(row, of) and row.devices == self.best.devices and same_work(row) not in equal:
-                yield row
+                perhaps_little = of.interval is not None and of.interval.high > 1 - self.best.equal
+                (little if perhaps_little else more).append(row)
+        return little, more
 
     def figures(self, certainty: Certainty) -> Iterator[KeyFigure]:
         """Throughput, speed-up, efficiency and certainty of what the first sentence names; at most these four."""

@@ -25,7 +25,7 @@ def test_smoke_names_the_suite_that_answers_soon(gpus: bool) -> None:
     two = {"strategy": "mirrored", "devices": 2}
     records = [record(gpus=gpus), record("mirrored/auto", gpus=gpus, **two)]  # type: ignore[arg-type]
     text = how_to_measure_enough(folder(records, bench=bench_of(load_suite("smoke"))), ROOT)
-    assert re.fullmatch(r"For an answer: tfdist bench --suite quick \(about 3 min\)\.", text)
+    assert re.fullmatch(r"For an answer: tfdist bench --suite quick \(about 2 min\)\.", text)
 
 
 def test_a_bench_of_few_rounds_is_resumed_and_the_time_is_that_of_the_turns_that_are_left() -> None:
