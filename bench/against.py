@@ -1,8 +1,6 @@
 """Two versions of a program in one bench (--against): where the earlier one is, and its arms."""
 
-import os
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +12,10 @@ from tfdist.bench.suites.arms import Version
 from tfdist.bench.suites.suite import BASE, Suite
 from tfdist.launch.agent_program.system import temporary_root
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.git import git
 from tfdist.launch.job import Program, program_of
 from tfdist.launch.machine import Machines
+from tfdist.launch.program_copy import ProgramCopy
 
 
 def pinned(against: str) -> str:
@@ -31,7 +31,7 @@ def pinned(against: str) -> str:
         if Path(against).is_dir():
             return against
         raise TfdistError(f"{option}: no such folder; give another, or a git revision, as HEAD~1")
-    found = _git("rev-parse", "--verify", f"{against}^{{commit}}")
+    found = git("rev-parse", "--verify", f"{against}^{{commit}}")
     if found.returncode or against.startswith(("-", "^")):  # an option, or what a revision excludes
         reason = found.stderr.partition("\n")[0].removeprefix("fatal: ")
         why = f" ({reason})" if reason and "single revision" not in reason else ""
@@ -74,8 +74,8 @@ def with_base(suite: Suite) -> Suite:
     return replace(suite, arms=tuple(arm for pair in pairs for arm in pair))
 
 
-def check_base(suite: Suite, machines: Machines) -> None:
-    """Refuse programs that the earlier version lacks, or shares.
+def check_base(suite: Suite, machines: Machines, copy: ProgramCopy | None = None) -> None:
+    """Refuse programs that the earlier version lacks, or shares. `copy`: both versions travel.
 
     Raises:
         TfdistError: naming the program; or tasks would run on other machines or in another folder.
@@ -84,10 +84,11 @@ def check_base(suite: Suite, machines: Machines) -> None:
     if against is None:
         return
     pinned(against)  # a resumed bench has read it from its folder
-    if any(host.chdir or not host.local for host in machines):
-        raise TfdistError(f"--against {against}: both versions run on this machine; omit --hosts and --chdir")
+    if copy is None and any(host.chdir or not host.local for host in machines):
+        fix = "add --copy, with which they travel; or omit --hosts and --chdir"
+        raise TfdistError(f"--against {against}: both versions are on this machine only: {fix}")
     for command in dict.fromkeys(arm.command for arm in suite.arms):
-        file = _file_of(program_of(command, {}, machines))
+        file = _file_of(program_of(command, {}, machines, copy))
         if Path(file).is_absolute():
             raise TfdistError(f"--against {against}: {file} is the same file in both versions; give a relative path")
         if not _has(against, file):
@@ -104,7 +105,7 @@ def _file_of(program: Program) -> str:
 def _has(against: str, file: str) -> bool:
     if _is_folder(against):
         return Path(against, file).exists()
-    return _git("cat-file", "-e", f"{against}:./{file}").returncode == 0
+    return git("cat-file", "-e", f"{against}:./{file}").returncode == 0
 
 
 @contextmanager
@@ -123,29 +124,12 @@ def base_version(against: str | None) -> Iterator[Version | None]:
             prefix="tfdist-against-", dir=temporary_root(), ignore_cleanup_errors=True
         ) as parent:
             tree = Path(parent) / "tree"
-            added = _git("worktree", "add", "--detach", "--quiet", str(tree), against)
+            added = git("worktree", "add", "--detach", "--quiet", str(tree), against)
             try:
                 if added.returncode:
                     reason = " ".join(added.stderr.split())
                     raise TfdistError(f"--against {against}: git worktree failed ({reason}); give a folder instead")
-                folder = tree / _git("rev-parse", "--show-prefix").stdout.removesuffix("\n")
+                folder = tree / git("rev-parse", "--show-prefix").stdout.removesuffix("\n")
                 yield Version(folder, f"git switch --detach {against[:12]} && ")
             finally:
-                _git("worktree", "remove", "--force", str(tree))
-
-
-_GIT = (
-    "git", "--no-replace-objects", "-c", "core.warnAmbiguousRefs=true",
-    "-c", "safe.bareRepository=explicit", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
-)  # fmt: skip
-"""A hash is its own commit; a folder of the measured repository is no repository itself, and no program of it runs."""
-
-
-def _git(*words: str) -> "subprocess.CompletedProcess[str]":
-    env = {**os.environ, "LC_ALL": "C"}  # messages are read
-    try:
-        return subprocess.run(
-            [*_GIT, *words], env=env, capture_output=True, text=True, errors="surrogateescape", check=False
-        )
-    except FileNotFoundError:
-        return subprocess.CompletedProcess(words, 127, "", "git is not installed")
+                git("worktree", "remove", "--force", str(tree))

@@ -22,6 +22,7 @@ from tfdist.launch.errors import Problem, TfdistError
 from tfdist.launch.job import program_of
 from tfdist.launch.machine import Machines
 from tfdist.launch.policy import Policy
+from tfdist.launch.program_copy import ProgramCopy
 from tfdist.launch.text import counted
 from tfdist.models.record import Record, RecordStatus
 from tfdist.models.run import NO_STEP
@@ -50,21 +51,26 @@ class CheckPlan:
             yield CheckResult(strategy, "", Verdict.WARNING, f"not tried: {reason}")
 
 
-def plan_check(command: Sequence[str], strategies: Sequence[StrategyName], machines: Machines) -> CheckPlan:
-    """Plan the runs of a program on this machine.
+def plan_check(
+    command: Sequence[str],
+    strategies: Sequence[StrategyName],
+    machines: Machines,
+    copy: ProgramCopy | None = None,
+) -> CheckPlan:
+    """Plan the runs of a program on this machine, in a copy of its folder if there is one.
 
     Raises:
         TfdistError: it cannot be started.
     """
     words = tuple(command)
     problem = ""
-    program = program_of(words, {}, machines)
+    program = program_of(words, {}, machines, copy)
     try:
         check_measures(program)
     except TfdistError as error:
         problem = str(error)
     arms = [Arm(name, {"strategy": name, **(CATALOG[name].check_size or {})}, command=words) for name in strategies]
-    return CheckPlan(resolve_arms(arms, machines, None), problem)
+    return CheckPlan(resolve_arms(arms, machines, None, copy=copy), problem)
 
 
 @dataclass

@@ -20,6 +20,7 @@ from tfdist.launch.agent_program.folders import make_folder, why_unsafe
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.json_files import LARGEST_RECORD, load_json, parse_bounded, read_json_lines, reason_of
+from tfdist.launch.program_copy import Origin
 from tfdist.launch.runs.rundir import FileIn
 from tfdist.launch.text import plain
 from tfdist.launch.typed_json import Between, PositiveInt, from_json, shown, with_texts
@@ -60,6 +61,8 @@ class BenchFile:
     """The arms that a look found to be slower than the best for sure."""
     fail_slower: Annotated[float, Between(0, 1)] | None = None
     """The bound of the gate on versions; None: there is none."""
+    copy: Origin | None = None
+    """The folder in whose copy programs of the user ran."""
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -97,7 +100,9 @@ class BenchFile:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         plan = [asdict(run) for run in self.plan]
-        return {**vars(self), "format": FORMAT, "suite": self.suite.to_json(), "plan": plan}
+        copy = {} if self.copy is None else {"copy": asdict(self.copy)}
+        fields = {name: value for name, value in vars(self).items() if name != "copy"}
+        return {**fields, "format": FORMAT, "suite": self.suite.to_json(), "plan": plan, **copy}
 
 
 def full_plan(suite: Suite) -> tuple[PlannedRun, ...]:
@@ -120,6 +125,8 @@ class BenchPaths:
     """A `TurnRecord` in each line, written when the turn ended."""
     collectives = FileIn("collectives")
     """The measurements of `tfdist collectives` that the ceiling comes from."""
+    copy = FileIn("copy.tar.gz")
+    """The copy in which programs of the user run."""
     xla_cache = FileIn("xla-cache")
     """XLA's programs, a folder for each arm, while the bench runs."""
 

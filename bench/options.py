@@ -8,6 +8,7 @@ from tfdist.bench.against import pinned, with_base
 from tfdist.bench.suites.command import with_command
 from tfdist.bench.suites.suite import Suite, adjust, built_in_suites, check_baseline, load_suite, narrow, parse_suite
 from tfdist.launch.errors import TfdistError
+from tfdist.launch.program_copy import ProgramCopy
 from tfdist.launch.quantities import parse_counts
 from tfdist.launch.text import did_you_mean
 from tfdist.strategies.catalog import CATALOG
@@ -99,6 +100,8 @@ class BenchOptions:
     """Add starts until half of each ratio's interval is at most this share of it."""
     program: tuple[str, ...] = ()
     """The user's own program; empty: that of the suite, or the built-in training."""
+    copy: ProgramCopy | None = None
+    """The folder in whose copy programs of the user run."""
     strategy: str | None = None
     """Only the arms of this strategy; None: all."""
     sweep: ScalingSweep | None = None
@@ -112,7 +115,7 @@ class BenchOptions:
     @property
     def is_default(self) -> bool:
         """Whether the suite and its length are left to tfdist; the program and the folder may be the user's."""
-        free = replace(self, command="", program=(), out=None, seed=None, trace=False, collectives=None)
+        free = replace(self, command="", program=(), copy=None, out=None, seed=None, trace=False, collectives=None)
         return free == BenchOptions()
 
     @property

@@ -21,6 +21,7 @@ from tfdist.bench.session import Session, interval_error
 from tfdist.bench.statistics import Pair
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
+from tfdist.launch.program_copy import pack
 from tfdist.launch.text import duration, shortened
 from tfdist.models.record import RecordStatus
 
@@ -35,12 +36,15 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
     with only_writer(session.root), base_version(session.bench.suite.against) as version:
         try:
             save_json(BenchPaths(session.root).bench, session.bench.to_json())
+            session.keep_copy()
             if session.collectives is not None:
                 copy_collectives(session.collectives, BenchPaths(session.root).collectives)
         except OSError as error:
             raise TfdistError(f"cannot write to {session.root} ({error.strerror}): choose another --out") from None
         if version is not None:
             bases = [base for _, base in session.bench.suite.version_pairs]
+            if session.bench.copy is not None:
+                version = replace(version, copy=pack(str(version.folder)))
             session = replace(session, arms=session.arms.with_version(version, bases))
         signal = run_bench(session.bench, session.arms, session.root, hooks, _Starts(session, hooks, until).left, until)
     if signal is not None:

@@ -36,7 +36,9 @@ from tfdist.bench.until import accuracy_of, completed, done_runs
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import program_of
+from tfdist.launch.json_files import replace_file
 from tfdist.launch.machine import Machines, combined
+from tfdist.launch.program_copy import ProgramCopy, read_copy
 from tfdist.launch.text import counted, duration, percent
 from tfdist.models.record import Record
 
@@ -97,6 +99,8 @@ class Session:
     arms: Arms
     before: tuple[Record, ...] = ()
     """The records of a resumed bench."""
+    copy: ProgramCopy | None = None
+    """The folder in whose copy programs of the user run, of a new bench: it is kept in the bench's folder."""
     notes: tuple[str, ...] = ()
     """What the options change in the suite."""
     budget_s: float | None = None
@@ -108,6 +112,15 @@ class Session:
     """Those of this machine."""
     quick_s: float | None = None
     """Wall seconds of the suite QUICK here; None: the user chose a suite or a length, or it would compare nothing."""
+
+    def keep_copy(self) -> None:
+        """Write the copy into the folder, for `--resume`.
+
+        Raises:
+            OSError: that failed.
+        """
+        if self.copy is not None:
+            replace_file(BenchPaths(self.root).copy, self.copy.archive)
 
     @property
     def sweep(self) -> Sweep | None:
@@ -186,7 +199,7 @@ def prepare(options: BenchOptions, machines: Machines) -> Session:
         TfdistError: an error in the suite, its arms or the folder.
     """
     if options.program:
-        program_of(options.program, {}, machines)
+        program_of(options.program, {}, machines, options.copy)
     if options.collectives is not None:
         read_collectives(options.collectives)
     session = _new(options, machines) if options.resume is None else _resumed(options, options.resume, machines)
@@ -249,18 +262,20 @@ def _screened(bench: BenchFile, arms: Arms) -> tuple[BenchFile, tuple[str, ...]]
 def _new(options: BenchOptions, machines: Machines) -> Session:
     suite, notes = requested_suite(options, default_suite(machines), len(machines))
     for command in dict.fromkeys(arm.command for arm in suite.arms if arm.command):
-        check_measures(program_of(command, {}, machines))
-    check_base(suite, machines)
+        check_measures(program_of(command, {}, machines, options.copy))
+    if options.copy is not None and not any(arm.command for arm in suite.arms):
+        raise TfdistError(f"--copy: suite {suite.name} runs the built-in training, which needs no copy; omit it")
+    check_base(suite, machines, options.copy)
     _check_gate(suite, options.fail_slower)
     now = datetime.now(timezone.utc)
     root = options.out or Path("bench_results") / f"{now:%Y%m%dT%H%M%SZ}-{slug(suite.name)}"
     check_new(root, f"choose a new folder, or continue its bench with --resume {root}")
-    arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline)
+    arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline, options.copy)
     if suite.explain:
         suite, added = explained(suite, arms.specs)
         if added:
             notes += (f"added to explain lost time: {', '.join(added)}",)
-        arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline)
+        arms = resolve_arms(suite.arms, machines, suite.preset, suite.baseline, options.copy)
     name = machine_name(machines)
     started = now.isoformat(timespec="seconds")
     floor = floor_on(name)
@@ -270,8 +285,8 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
     plan = full_plan(suite)
     hosts = tuple(host.name for host in machines)
     bench = BenchFile(suite, options.command, started, plan, hosts, floor=floor, machine=name)
-    bench = replace(bench, fail_slower=options.fail_slower)
-    session = Session(root, bench, arms, notes=notes, budget_s=options.budget_s, costs=costs)
+    bench = replace(bench, fail_slower=options.fail_slower, copy=None if options.copy is None else options.copy.origin)
+    session = Session(root, bench, arms, copy=options.copy, notes=notes, budget_s=options.budget_s, costs=costs)
     session = replace(session, collectives=options.collectives, quick_s=_quick_s(options, machines))
     return session
 
@@ -351,18 +366,35 @@ def _resumed(options: BenchOptions, root: Path, machines: Machines) -> Session:
         raise TfdistError(f"--resume {root}: it continues with the arms that it has; omit --strategy")
     bench = read_resumable(root, tuple(host.name for host in machines))
     check_writable(root, "--resume")
-    check_base(bench.suite, machines)
+    copy = _kept_copy(bench, options.copy, root)
+    check_base(bench.suite, machines, copy)
     _check_gate(bench.suite, options.fail_slower)
     bench = replace(bench, fail_slower=options.fail_slower or bench.fail_slower)
     records = read_folder(root, "").records
     done = completed(records)
     bench = resumed_bench(bench, options, root, done)
-    arms = resolve_arms(bench.suite.arms, machines, bench.suite.preset, bench.suite.baseline)
+    arms = resolve_arms(bench.suite.arms, machines, bench.suite.preset, bench.suite.baseline, copy)
     lost = next((run.arm for run in sorted(done) if run.arm in arms.refused), None)
     if lost is not None:
         raise TfdistError(f"--resume {root}: {lost} was measured before and can no longer run: {arms.refused[lost]}")
     costs = costs_on(machine_name(machines), bench.suite)
-    return Session(root, bench, arms, records, budget_s=options.budget_s, collectives=options.collectives, costs=costs)
+    session = Session(root, bench, arms, records, budget_s=options.budget_s, costs=costs)
+    return replace(session, collectives=options.collectives)
+
+
+def _kept_copy(bench: BenchFile, given: ProgramCopy | None, root: Path) -> ProgramCopy | None:
+    """The copy in which a bench was begun; all its turns run the same program."""
+    origin = bench.copy
+    if given is not None and (origin is None or given.origin.digest != origin.digest):
+        what = "in the folder itself" if origin is None else "in a copy of other files"
+        raise TfdistError(f"--resume {root}: the turns so far ran {what}; omit --copy, or start a new bench")
+    if origin is None:
+        return None
+    path = BenchPaths(root).copy
+    try:
+        return read_copy(path, origin)
+    except (OSError, ValueError) as error:
+        raise TfdistError(f"--resume {root}: {path} cannot be read ({error}); start a new bench") from None
 
 
 def _check_precision(precision: float, session: Session) -> None:

@@ -117,6 +117,7 @@ def tune(session: Session, hooks: RunnerHooks) -> Tuning:
     """
     default, *candidates = search_arms(session)
     with only_writer(session.root):
+        session.keep_copy()
         return _search(session, hooks, default, candidates)
 
 

@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -20,6 +21,7 @@ from tfdist.bench.runner import RunnerHooks
 from tfdist.bench.session import Session, prepare
 from tfdist.bench.statistics import Comparison, interval_of
 from tfdist.bench.suites.suite import built_in_suites
+from tfdist.cli.copied import Copy, check_no_chdir, program_copy
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.result_folders import Export, export_form, list_skipped
 from tfdist.cli.run_argument import argument, option_rows
@@ -281,6 +283,7 @@ def bench(
     ctx: typer.Context,
     command: Command = None,
     *,
+    copy: Copy = None,
     given: Mapping[str, Any],
     dry_run: DryRun = False,
     json: Json = False,
@@ -306,6 +309,7 @@ def bench(
       tfdist bench --suite my.toml --dry-run
       tfdist bench --resume bench_results/20260101T120000Z-cpu --rounds 24
       tfdist bench --hosts h1,h2 --suite hosts
+      tfdist bench --hosts h1,h2 --copy -- python train.py
       tfdist bench --suite cpu --explain
       tfdist bench --suite cpu --collectives bench_results/20260101T120000Z-collectives
       tfdist bench --suite cpu --export github > figures.json
@@ -327,5 +331,7 @@ def bench(
         scheduler.submit(ctx, lambda machines: plan_of(prepare(options, machines)), policy)
         return
     form = export_form(export, json)
+    options = replace(options, copy=program_copy(copy, own=True, quiet=quiet))
+    check_no_chdir(selection.hosts, options.copy)
     run = partial(run_bench, options, selection, policy, dry_run=dry_run, export=form, quiet=quiet)
     finish(run, until_read=dry_run or form is not None)

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from tfdist.bench.check import CHECKED, Checker, plan_check
+from tfdist.bench.check import CHECKED, Checker, CheckPlan, plan_check
+from tfdist.cli.copied import Copy, program_copy
 from tfdist.cli.doctor import show
 from tfdist.cli.options import Json, option, refuse_tf_config, seconds
 from tfdist.cli.run_argument import argument
@@ -42,6 +43,7 @@ def check(
         Seconds | None,
         seconds("--timeout", f"Limit for the first steps of a strategy. Default: {TIMEOUT_S:g}s.", WHAT, VARIABLES[1]),
     ] = None,
+    copy: Copy = None,
     json: Json = False,
 ) -> None:
     """Run your program for a few steps under each strategy. Says which work, and what to change in it for the others.
@@ -61,7 +63,8 @@ def check(
     words = ["python", *command] if command and command[0].endswith(".py") else command
     if not words:
         raise TfdistError("no program: name one, as in 'tfdist check train.py'")
-    run = partial(_check, words, _names(strategy or []), TIMEOUT_S if timeout is None else timeout, json=json)
+    plan = plan_check(words, _names(strategy or []), local_machines(), program_copy(copy, own=True, quiet=json))
+    run = partial(_check, plan, TIMEOUT_S if timeout is None else timeout, json=json)
     finish(run, until_read=json)
 
 
@@ -73,9 +76,8 @@ def _names(given: list[str]) -> list[StrategyName]:
     return [name for name in CHECKED if name in (given or available)]
 
 
-def _check(words: list[str], names: list[StrategyName], timeout_s: float, *, json: bool) -> int:
+def _check(plan: CheckPlan, timeout_s: float, *, json: bool) -> int:
     """Print a row for each strategy as soon as it is known; returns the exit code."""
-    plan = plan_check(words, names, local_machines())
     rows = list[CheckResult]()
     folder = Path(mkdtemp(prefix="tfdist-check-", dir=temporary_root()))
     checker = Checker(plan, folder, timeout_s)

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from inspect import signature
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -137,7 +138,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the options; the keys of --set also from variables and from the job file."""
         try:
-            rest = super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, _with_this_folder(args))
         except TfdistError as error:
             raise TfdistError(f"{error}{sources(str(error), ctx)}", error.exit_code) from error
         if "set" in ctx.params:
@@ -172,6 +173,16 @@ class Command(TyperCommand):
             raise TfdistError("interrupted", ExitCode.INTERRUPTED) from None
         except TfdistError as error:
             raise TfdistError(f"{error}{sources(str(error), ctx)}", error.exit_code) from error
+
+
+def _with_this_folder(args: list[str]) -> list[str]:
+    """The words with the current folder after a `--copy` that names none."""
+    own = args.index("--") if "--" in args else len(args)
+    words = [
+        f"{word}=." if word == "--copy" and following.startswith("-") else word
+        for word, following in pairwise([*args[:own], "--"])
+    ]
+    return [*words, *args[own:]]
 
 
 class Scheduled(TyperGroup):

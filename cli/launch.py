@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tfdist.cli.copied import Copy, check_no_chdir, program_copy
 from tfdist.cli.options import (
     Json,
     Port,
@@ -49,6 +50,8 @@ from tfdist.strategies.options import option_words
 
 NOT_KEPT = ("config", "dry_run", "detach", "json", "set")
 """Options that are about one call, not about the job."""
+NO_CHOICES = ("log_limit", "copy_limit")
+"""Options of a training that do not change how it trains."""
 
 
 def load_config(path: Path, params: Sequence[Any]) -> dict[str, Any]:
@@ -165,6 +168,7 @@ def launch(
     given: Mapping[str, Any],
     policy: Policy,
     command: Annotated[list[str] | None, argument("-- COMMAND", "Your own program, run as every task.")] = None,
+    copy: Copy = None,
     port: Port = None,
     name: Annotated[str, option("--name", "Name of the run, used for its folder.")] = "launch",
     runs_dir: RunsDir = RUNS_DIR,
@@ -189,7 +193,7 @@ def launch(
     \b
     Examples:
       tfdist launch --strategy multiworker --workers 2 -- python train.py
-      tfdist launch --hosts h1,h2 -- python train.py
+      tfdist launch --hosts h1,h2 --copy -- python train.py
       tfdist launch --strategy parameter-server --workers 2 --ps 1
       tfdist launch --strategy mirrored --preset smoke --dry-run
       tfdist launch --preset smoke --dataset digits --set seed=1
@@ -221,7 +225,7 @@ def launch(
             requeue=given["requeue"],
         )
         request = Request(
-            choices={name: value for name, value in choices.items() if name != "log_limit"},
+            choices={name: value for name, value in choices.items() if name not in NO_CHOICES},
             command=tuple(command or ()),
             port=port,
             env=forwarded_variables(given["env"] or (), given["env_file"], os.environ),
@@ -239,7 +243,12 @@ def launch(
             request = replace(request, inherit=inherit.read(os.environ, port, selection.hosts))
         remote = bool(selection.hosts) and not any(host.local for host in selection.hosts)
         source = find_resumed(recovery, runs_dir, request.command, remote=remote, shared=inherit is not None)
-        run = partial(run_launch, replace(request, source=source), selection, options)
+        limit = choices.get("copy_limit")
+        copied = program_copy(copy, limit, source, own=bool(command), dry_run=dry_run, quiet=quiet)
+        check_no_chdir(selection.hosts, copied)
+        if copied is not None and not quiet and (verbose or dry_run):
+            typer.echo(str(copied), file=options.out)
+        run = partial(run_launch, replace(request, source=source, copy=copied), selection, options)
         if detach:
             run = partial(launch_detached, run, json=json, quiet=quiet)
         finish(run, until_read=dry_run or json)

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tfdist.cli.options import Port, option, training_options
+from tfdist.cli.options import Port, host_options, option, training_options
 from tfdist.jobs.choice import choose
+from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.plan import plan
 from tfdist.jobs.request import Request
 from tfdist.launch.doctor.preflight import with_free_ports
@@ -27,27 +28,41 @@ OnlyTask = Annotated[
 ]
 
 
+NOT_USED = ("transport", "remote_prefix", "interface", "python", "chdir")
+"""Options about hosts that change no address."""
+
+
 @training_options(only=("strategy", "workers", "ps"))
-def tf_config(choices: Mapping[str, Any], task: OnlyTask = None, port: Port = None) -> None:
+@host_options(NOT_USED)
+def tf_config(
+    choices: Mapping[str, Any], selection: HostSelection, *, task: OnlyTask = None, port: Port = None
+) -> None:
     """Print the TF_CONFIG of every task. Use it to start tasks without tfdist.
 
     \b
     Examples:
       tfdist tf-config --strategy multiworker --workers 2 --port 12345
+      tfdist tf-config --hosts h1,h2 --port 12345
       TF_CONFIG=$(tfdist tf-config --workers 2 --port 12345 --task worker:1) \\
         python train.py
 
-    Use the same --port for every task: without it, each call chooses other free ports.
+    Use the same --port for every task: without it, each call chooses other free ports. Hosts are not connected.
     """
-    machine = replace(local_machine(), gpus=())  # the tasks may run on other machines
+    machines = local_machines(replace(local_machine(), gpus=()))  # the tasks may run on other machines
+    if selection.hosts:
+        machines = next(selection.imagined(devices=1))
+        free = next((host.name for host in selection.hosts if port is None and not host.port), None)
+        if free is not None:
+            fix = "add --port 12345, or port= in the hostfile"
+            raise TfdistError(f"--hosts: the free ports of {free} are not known without connecting it; {fix}")
     request = Request(choices, ("python",), port)
-    strategy = choose(request, local_machines(machine)).spec.strategy
+    strategy = choose(request, machines).spec.strategy
     if not CATALOG[strategy].has_cluster:
         raise TfdistError(f"--strategy {strategy}: has no cluster and so no TF_CONFIG; {use_a_cluster()}")
-    job = plan(request, local_machines(machine)).job
+    job = plan(request, machines).job
     # A fixed port may be in use by a task that was started earlier, so it is not checked.
     ports = {plan.task.name: plan.port or 0 for plan in job.plans}
-    job = with_free_ports(job) if port is None else job.with_ports(ports)
+    job = job.with_ports(ports) if all(ports.values()) else with_free_ports(job)
     values = {f"{plan.task.role}:{plan.task.index}": job.cluster.tf_config(plan.task) or "" for plan in job.plans}
     if task is None:
         for name, value in values.items():

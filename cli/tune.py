@@ -16,6 +16,7 @@ from tfdist.bench.session import Session, prepare
 from tfdist.bench.tune import STAGE_ROUNDS, Tuning, launch_words, search_arms, search_s, stages
 from tfdist.bench.tune import tune as search
 from tfdist.cli import bench
+from tfdist.cli.copied import Copy, check_no_chdir, program_copy
 from tfdist.cli.options import Json, gather, host_options, option, refuse_tf_config, timeout_options
 from tfdist.cli.run_argument import option_rows
 from tfdist.cli.scheduler import BenchPlan, scheduler_of
@@ -111,6 +112,7 @@ def tune(
     ctx: typer.Context,
     strategy: Annotated[StrategyName, option("--strategy", "The strategy whose options are searched.", WHAT)],
     command: bench.Command = None,
+    copy: Copy = None,
     suite: Annotated[
         str,
         option(
@@ -149,6 +151,8 @@ def tune(
     if (scheduler := scheduler_of(ctx)) is not None:
         scheduler.submit(ctx, lambda machines: _plan(options, machines), policy)
         return
+    options = replace(options, copy=program_copy(copy, own=bool(command), quiet=quiet))
+    check_no_chdir(selection.hosts, options.copy)
     run = partial(run_tune, options, selection, policy, dry_run=dry_run, json=json, quiet=quiet)
     finish(run, until_read=dry_run or json)
 

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import read_json
+from tfdist.launch.program_copy import Origin
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import LAST, find_run
 from tfdist.launch.text import is_path, shortened
@@ -26,11 +27,14 @@ class SavedSpec:
     command: tuple[str, ...] = ()
     """The user's own program, without its secrets; empty for the built-in training."""
     checkpointing: Checkpointing | None = None
+    copy: Origin | None = None
+    """The folder in whose copy it ran."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         checkpoints = {"checkpointing": asdict(self.checkpointing)} if self.checkpointing is not None else {}
-        return {"command": list(self.command), **self.spec.to_json(), **checkpoints}
+        copy = {"copy": asdict(self.copy)} if self.copy is not None else {}
+        return {"command": list(self.command), **self.spec.to_json(), **checkpoints, **copy}
 
 
 def read_saved_spec(run_dir: RunDir) -> SavedSpec | None:
@@ -43,7 +47,7 @@ def read_saved_spec(run_dir: RunDir) -> SavedSpec | None:
             return None
         kind = StrategyChoice if command else TrainingSpec
         spec = kind.from_json({name: value for name, value in values.items() if name not in _Saved.__annotations__})
-        return SavedSpec(spec, command, checkpointing)
+        return SavedSpec(spec, command, checkpointing, saved.get("copy"))
     return None
 
 
@@ -52,6 +56,7 @@ class _Saved(TypedDict, total=False):
 
     command: tuple[str, ...]
     checkpointing: Checkpointing | None
+    copy: Origin | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ class CheckpointSource:
     """Spec of the run that was named; None for a folder."""
     newest: Manifest | None = None
     """None for programs of the user, and if this machine cannot read the folder."""
+    run_dir: RunDir | None = None
+    """The run's folder; None for a folder of checkpoints."""
     may_be_empty: bool = False
     """The training starts from the beginning if the folder holds no checkpoint."""
 
@@ -108,7 +115,9 @@ def find_source(text: str, runs_dir: Path, option: str) -> CheckpointSource:
             "checkpoints ('tfdist runs' lists the runs)"
         )
     moved = run_dir.checkpoints  # with the run's folder
-    return CheckpointSource(option, str(moved.absolute()) if moved.is_dir() else saved.checkpointing.folder, saved)
+    return CheckpointSource(
+        option, str(moved.absolute()) if moved.is_dir() else saved.checkpointing.folder, saved, run_dir=run_dir
+    )
 
 
 def listing_of(source: CheckpointSource) -> CheckpointList:

@@ -157,6 +157,7 @@ TRAINING = (
     Option("step_times", TIMING, "Read the clock in each step, to name a worker for which the others wait. Default: with several synchronous workers on CPUs."),
     Option("count_updates", TIMING, "Count each worker's updates (parameter-server), to name a slow one. Default: with several workers."),
     Option("log_limit", OUTPUT, "Size of each log of a task, and of the events. Default: 10G.", Bytes),
+    Option("copy_limit", OUTPUT, "Size of the compressed folder of --copy. Default: 64M.", Bytes),
 )  # fmt: skip
 HOST_OPTIONS = (
     Option("hosts", HOSTS, "[user@]host[:slots],... or node[01-04]. Repeatable.", list[str]),

@@ -80,7 +80,7 @@ def plan(request: Request, machines: Machines, before: Planned | None = None) ->
         program = program_for(whole, hosts) if request.own else None
     else:
         choice, program = _continued(before.choice, request), before.program
-    job = job_of(whole, choice.spec, program, hosts)
+    job = replace(job_of(whole, choice.spec, program, hosts), copy=request.copy)
     job, task_notes = _task_of(job, choice.spec, request)
     if before is None:
         saved = _saving(job, choice.spec, request)

@@ -8,6 +8,7 @@ from typing import Any
 from tfdist.jobs.checkpoint_source import CheckpointSource
 from tfdist.jobs.inherit import Inherit
 from tfdist.jobs.recovery import Recovery
+from tfdist.launch.program_copy import ProgramCopy
 from tfdist.launch.supervision.restarts import SavedState
 from tfdist.strategies.choice import StrategyChoice
 
@@ -60,6 +61,8 @@ class Request:
     """Fields of CollectiveSpec: its tasks measure that instead of training; None: they train."""
     cwd: str = ""
     """Working folder of the tasks of the user's own program; empty: the current one."""
+    copy: ProgramCopy | None = None
+    """The folder that travels to all hosts, in whose copy the user's own program runs."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """The launcher's variables."""
 

@@ -100,9 +100,13 @@ def run_planned(planned: Planned, run: Run) -> tuple[Outcome, Record | None]:
         TfdistError: no task was started; the run's folder has the reason.
     """
     with run.console, RunWriter(run.run_dir, run.note, run.policy.log_limit) as writer:
-        saved = SavedSpec(planned.spec, tuple(redact_arguments(planned.request.command)), planned.checkpointing)
+        copy = planned.job.copy
+        command = tuple(redact_arguments(planned.request.command))
+        saved = SavedSpec(planned.spec, command, planned.checkpointing, None if copy is None else copy.origin)
         writer.save(run.run_dir.launcher, this_launcher().to_json())
         writer.save(run.run_dir.spec, saved.to_json())
+        if copy is not None:
+            writer.save_bytes(run.run_dir.copy, copy.archive)
         barrier = Barrier(planned.rendezvous, run)
         try:
             with published(run.metrics, planned.job, writer, run.note) as publish:

@@ -41,7 +41,7 @@ def program_for(request: Request, machines: Machines) -> Program:
     Raises:
         TfdistError: it does not exist.
     """
-    program = program_of(request.command, _variables(request), machines)
+    program = program_of(request.command, _variables(request), machines, request.copy)
     return replace(program, cwd=request.cwd) if request.cwd else program
 
 

@@ -12,6 +12,7 @@ from tfdist.launch.environment import DEVICE_ORDER, shared_variables
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import Machine, Machines, place
+from tfdist.launch.program_copy import ProgramCopy
 from tfdist.launch.text import counted
 
 
@@ -64,6 +65,13 @@ class Program:
     preload: str = ""
     """The module whose `preload` imports what the tasks import; they may be forked from a process that has called it.
     Empty: they are executed."""
+    copy_of: str = ""
+    """The folder on the host in whose place tasks run in a copy, `cwd`; empty: `cwd` is no copy."""
+
+    @property
+    def folder(self) -> str:
+        """The folder on the host that lasts."""
+        return self.copy_of or self.cwd
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,8 @@ class Job:
     """The folder of checkpoints, if it is to be checked before tasks start: an absolute path."""
     first_attempt: int = 0
     """How often another launcher has restarted it before: tasks count on from there."""
+    copy: ProgramCopy | None = None
+    """The folder that travels to all hosts; tasks run in its copy."""
     led_elsewhere: bool = False
     """Its one task does not lead the training: the leading ones have launchers of their own."""
 
@@ -325,25 +335,32 @@ def _device_environment(gpus: tuple[str, ...] | None, cores: tuple[int, ...]) ->
     return env
 
 
-def program_of(command: tuple[str, ...], env: Mapping[str, str], machines: Machines) -> Program:
+def program_of(
+    command: tuple[str, ...], env: Mapping[str, str], machines: Machines, copy: ProgramCopy | None = None
+) -> Program:
     """The user's command. `python`, or a script without it, runs with the Python of tfdist on each host.
 
-    Programs and scripts are checked only if every task runs here, in this folder.
+    Programs and scripts are checked only if every task runs here, in this folder; or in a copy of a folder.
 
     Raises:
         TfdistError: the program or its script does not exist.
     """
     program, *arguments = command
     check = not any(host.chdir or not host.local for host in machines)
-    cwd = str(Path.cwd())
+    cwd = str(Path.cwd()) if copy is None else copy.folder
     on_path = shutil.which(program) is not None
     is_python = program in ("python", "python3")
     words = tuple(arguments) if is_python else command
-    if is_python or (program.endswith(".py") and (Path(program).is_file() or not on_path)):
-        if check and words and words[0].endswith(".py") and not Path(words[0]).is_file():
-            raise TfdistError(f"the script {words[0]!r} is not in {cwd!r}: give its path")
+    if is_python or (program.endswith(".py") and (Path(cwd, program).is_file() or not on_path)):
+        if words and words[0].endswith(".py"):
+            if copy is not None:
+                copy.check_file(words[0])
+            elif check and not Path(words[0]).is_file():
+                raise TfdistError(f"the script {words[0]!r} is not in {cwd!r}: give its path")
         return Program(words, env, cwd, python=True)
-    if check and not on_path:
+    if copy is not None and "/" in program and not Path(program).is_absolute():
+        copy.check_file(program)
+    elif check and not on_path:
         if Path(program).is_file():
             raise TfdistError(f"the program {program!r} is not executable: chmod +x it, or name its interpreter")
         raise TfdistError(f"the program {program!r} is not found: give its path, or install it")

@@ -30,6 +30,7 @@ def _only_keras_3(packages: Mapping[str, str]) -> bool:
     return major.isdecimal() and int(major) >= 3 and "tf_keras" not in packages
 
 
+_USE_TF_CONFIG = "use tfdist.strategies.current(), or TFConfigClusterResolver: every task has a TF_CONFIG"
 KERAS_3 = "use tf.keras (tf_keras under tfdist) instead of 'import keras'"
 
 INCOMPATIBILITIES = (
@@ -75,6 +76,26 @@ INCOMPATIBILITIES = (
         "another process writes the same checkpoint: all arms of a bench, and all workers of a job, run in one folder",
         "save in the folder that TFDIST_ARM_DIR names, another one for each arm and start; workers but the first "
         "need subfolders there",
+    ),
+    Incompatibility(
+        r"KeyError: 'SLURM_\w+'|SLURM_\w+ not found in environment",
+        "the program asks Slurm for its cluster (SlurmClusterResolver), but is no task of srun",
+        f"{_USE_TF_CONFIG}; of tasks that srun starts, run each with 'tfdist launch --inherit slurm'",
+    ),
+    Incompatibility(
+        r"googleapiclient must be installed before using the|Kubernetes Python client must be installed before using",
+        "the program asks Google Cloud or Kubernetes for its cluster",
+        _USE_TF_CONFIG,
+    ),
+    Incompatibility(
+        r"KeyError: '(?:RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|OMPI_COMM_WORLD_\w+|PMI_\w+)'",
+        "the program expects the variables of torchrun or mpirun",
+        f"{_USE_TF_CONFIG}, with the index of the task and the addresses of all workers",
+    ),
+    Incompatibility(
+        r"No module named 'horovod'",
+        "Horovod is not installed, and is not needed: tfdist trains with tf.distribute",
+        "docs/migrate.md says what takes the place of each call",
     ),
 )
 

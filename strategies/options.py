@@ -133,7 +133,7 @@ SETTINGS = frozenset([
     "logical_gpus", "memory_growth", "memory_limit", "soft_placement", "log_device_placement", "intra_op_threads",
     "alpha", "classes", "bn_momentum", "ema", "shuffle", "data_dir", "warmup_steps", "steps_per_window", "seed",
     "learning_rate", "optimizer", "evaluate", "evaluator", "cores_per_device", "keep", "restart_on", "stop_on_nan",
-    "log_limit", "meta_optimizer", "step_times", "count_updates",
+    "log_limit", "copy_limit", "meta_optimizer", "step_times", "count_updates",
 ])  # fmt: skip
 """Options that few need: they are given as `--set packs=2`."""
 

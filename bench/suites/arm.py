@@ -18,7 +18,7 @@ from tfdist.strategies.options import StrategyName, fix_of_choice
 
 _TYPES: Mapping[str, type] = {**field_types(TrainingSpec), "global_batch_size": int}
 _NOTATIONS = {option.name: option for option in TRAINING if option.parser is not None}
-TRAINING_KEYS = (*_TYPES, *(name for name in _NOTATIONS if name not in (*_TYPES, "log_limit")))
+TRAINING_KEYS = (*_TYPES, *(name for name in _NOTATIONS if name not in (*_TYPES, "log_limit", "copy_limit")))
 _IN_TURNS = "a bench trains in turns of seconds: use turn, warmup and rounds"
 NOT_FOR_BENCHES = {
     **dict.fromkeys(("steps", "epochs", "warmup_steps", "steps_per_window"), _IN_TURNS),

@@ -15,6 +15,7 @@ from tfdist.jobs.request import Request
 from tfdist.launch.errors import MissingHardwareError, TfdistError
 from tfdist.launch.job import program_of
 from tfdist.launch.machine import Machine, Machines, assign_slots, combined
+from tfdist.launch.program_copy import ProgramCopy
 from tfdist.launch.text import counted
 from tfdist.strategies.catalog import CATALOG
 from tfdist.strategies.choice import StrategyChoice
@@ -29,6 +30,8 @@ class Version:
     """The working directory of its tasks."""
     words: str
     """How a shell gets there, for records: `cd ../before && `."""
+    copy: ProgramCopy | None = None
+    """That folder, if tasks run in copies."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class Arms:
         """
         plans = dict(self.plans)
         for arm in plans.keys() & set(arms):
-            plans[arm] = plan(replace(plans[arm].request, cwd=str(version.folder)), plans[arm].machines)
+            request = replace(plans[arm].request, cwd=str(version.folder), copy=version.copy)
+            plans[arm] = plan(request, plans[arm].machines)
         return replace(self, plans=plans, versions=dict.fromkeys(arms, version))
 
     @cached_property
@@ -82,8 +86,21 @@ class Arms:
         return next(one, next(iter(arms), ""))
 
 
-def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, baseline: str | None = None) -> Arms:
+def resolve_arms(
+    arms: Sequence[Arm],
+    machines: Machines,
+    preset: str | None,
+    baseline: str | None = None,
+    copy: ProgramCopy | None = None,
+) -> Arms:
     """Each arm planned on the first of these machines, or the reason why they lack what it needs.
+
+    Args:
+        arms: of a suite.
+        machines: the hosts.
+        preset: of the built-in training.
+        baseline: the arm that the suite names.
+        copy: the folder in whose copy programs of the user run.
 
     Raises:
         TfdistError: an arm that no machine could run.
@@ -92,7 +109,7 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, ba
     refused: dict[str, str] = {}
     for arm in arms:
         try:
-            plans[arm.name] = _plan(arm, machines, preset)
+            plans[arm.name] = _plan(arm, machines, preset, copy)
         except MissingHardwareError as error:
             refused[arm.name] = str(error)
         except TfdistError as error:
@@ -101,11 +118,11 @@ def resolve_arms(arms: Sequence[Arm], machines: Machines, preset: str | None, ba
     return Arms(plans, refused, tuple(warnings), baseline)
 
 
-def _plan(arm: Arm, machines: Machines, preset: str | None) -> Planned:
+def _plan(arm: Arm, machines: Machines, preset: str | None, copy: ProgramCopy | None) -> Planned:
     """The job of an arm, whose workers are spread evenly over the hosts whose slots the user did not set."""
     hosts = _hosts_of(arm, machines)
     _check_devices(arm, combined(hosts), hosts)
-    request = _request(arm, hosts, preset)
+    request = _request(arm, hosts, preset, copy)
     if arm.hosts == 1:
         return plan(request, hosts)
     workers = choose(request, hosts).spec.workers
@@ -116,14 +133,14 @@ def _plan(arm: Arm, machines: Machines, preset: str | None) -> Planned:
     return plan(request.choosing(workers=workers), placed)
 
 
-def _request(arm: Arm, hosts: Machines, preset: str | None) -> Request:
+def _request(arm: Arm, hosts: Machines, preset: str | None, copy: ProgramCopy | None) -> Request:
     if not arm.command:
         return Request({**arm.choices, "preset": preset}, paced=True)
-    check_imports(program_of(arm.command, {}, hosts), hosts)
+    check_imports(program_of(arm.command, {}, hosts, copy), hosts)
     # a core for each device, as in the built-in training: else arms of one device would use all cores
     pins = CATALOG[arm.choices["strategy"]].pins_cores and not combined(hosts).gpus
     choices = {"cores_per_device": 1, **arm.choices} if pins else arm.choices
-    return Request(choices, arm.command, paced=True)
+    return Request(choices, arm.command, paced=True, copy=copy)
 
 
 def _hosts_of(arm: Arm, machines: Machines) -> Machines:

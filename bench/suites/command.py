@@ -89,8 +89,9 @@ def check_measures(program: Program) -> None:
     is_module = words[:1] == ["-m"]
     if not program.python or not words[is_module:] or (words[0].startswith("-") and not is_module):
         return
-    folder = Path() if is_module else Path(words[0]).parent
-    files = list(_files(folder, words[1])) if is_module else [Path(words[0])]
+    base = _base(program)
+    folder = base if is_module else base.joinpath(words[0]).parent
+    files = list(_files(folder, words[1])) if is_module else [base / words[0]]
     for path in files:  # grows
         try:
             nodes = list(ast.walk(ast.parse(read_bytes(path))))
@@ -124,15 +125,21 @@ def check_imports(program: Program, machines: Machines) -> None:
     script = next((word for word in program.argv if word.endswith(".py")), "")
     if not program.python or not script or any(not host.local or host.python for host in machines):
         return
+    path = _base(program) / script
     try:
-        nodes = ast.parse(read_bytes(script)).body
+        nodes = ast.parse(read_bytes(path)).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
     for top in dict.fromkeys(name.partition(".")[0] for name in names):
-        if not any(_files(Path(script).parent, top)) and top not in sys.stdlib_module_names and find_spec(top) is None:
+        if not any(_files(path.parent, top)) and top not in sys.stdlib_module_names and find_spec(top) is None:
             raise MissingHardwareError(f"{script} imports {top}, which is not installed: pip install {top}")
+
+
+def _base(program: Program) -> Path:
+    """The folder of a program: its path is short if it is the current one."""
+    return Path() if program.cwd == str(Path.cwd()) else Path(program.cwd)
 
 
 def _files(folder: Path, module: str) -> Iterator[Path]:

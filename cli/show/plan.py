@@ -33,7 +33,8 @@ def show_plan(planned: Planned, fleet: Fleet | None, *, json: bool, verbose: boo
         return
     for task in tasks:
         cores = ", ".join(map(str, task["cores"])) or "any"
-        typer.echo(f"\n{task['task']} on {task['host']}, cores: {cores}, in {task['cwd']}")
+        copied = "a copy of " if job.copy is not None else ""
+        typer.echo(f"\n{task['task']} on {task['host']}, cores: {cores}, in {copied}{task['cwd']}")
         env = dict(task["env"])
         tf_config = env.pop("TF_CONFIG", None)
         if tf_config is not None:

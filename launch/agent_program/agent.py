@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfdist.launch.agent_program import processes, stacks, system
+from tfdist.launch.agent_program.copied import Copied
 from tfdist.launch.agent_program.counters import counters as count
 from tfdist.launch.agent_program.counters import session_cpu_s
 from tfdist.launch.agent_program.description import describe
@@ -56,6 +57,7 @@ class Agent:
         self.signal_received = ""
         self.leave_at, self.has_reported = math.inf, False  # after a SIGTERM from a scheduler
         self.package = ""  # the folder of the unpacked tfdist package, if the launcher sent it
+        self.copied = Copied(os.path.join(temporary, "copy"))
         self.working = ""  # the folder in which tasks run, once `Prepare` has found it
         self.probe_server: Any = None
         self.replies: list[tuple[str, dict[str, Any]]] = []  # from threads and signals, to be sent by the event loop
@@ -182,7 +184,10 @@ class Agent:
     def _do_finish(self) -> None:
         self.finished = True
 
-    def _do_prepare(self, request: int, package: str, cwd: str, home_fallback: bool, script: str) -> None:
+    def _do_copy_part(self, data: str) -> None:
+        self.copied.add(data)
+
+    def _do_prepare(self, request: int, package: str, cwd: str, home_fallback: bool, script: str, copies: bool) -> None:
         def prepare() -> dict[str, Any]:
             home, requested = os.path.expanduser("~"), os.path.expanduser(cwd)
             if package:
@@ -203,7 +208,8 @@ class Agent:
 
                     with open(os.path.join(actual, script), "rb") as file:
                         digest = hashlib.sha256(file.read()).hexdigest()
-            return {"requested": requested, "actual": actual, "digest": digest}
+            copied = self.copied.unpack() if copies else {}
+            return {"requested": requested, "actual": actual, "digest": digest, **copied}
 
         self._send_later("prepared", prepare, request=request)
 
@@ -246,6 +252,9 @@ class Agent:
         from tfdist.launch.agent_program.probe import measure_link
 
         self._send_later("link_speed", lambda: measure_link(address, port, token, seconds), request=request)
+
+    def _do_find_written(self, request: int) -> None:
+        self._send_later("written", self.copied.written, request=request)
 
     def _do_check_folder(self, request: int, path: str, token: str, action: str) -> None:
         # in a thread: a network file system may take long to answer

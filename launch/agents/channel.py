@@ -107,6 +107,8 @@ class Channel:
         self.behind_s = math.inf
         """How far the host's clock is behind this machine's, at most: the smallest difference between sending and
         receiving a message, so it includes the latency of the fastest one. Infinity before the first one."""
+        self.has_copy = False
+        """All parts of the copy were sent."""
         self.silent = False
         """Nothing was received for too long, so `close` does not wait for the agent."""
         self._measured_at = 0.0
@@ -140,7 +142,11 @@ class Channel:
 
     def send(self, message: ToAgent) -> None:
         """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""
-        self._unsent.put(encode(message))
+        self.send_encoded(encode(message))
+
+    def send_encoded(self, line: bytes) -> None:
+        """Send a message that is a line already: one that many hosts get is in memory once."""
+        self._unsent.put(line)
 
     def deliver_to(self, inbox: Inbox) -> None:
         """Send what arrives from now on to another inbox."""

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -104,7 +104,13 @@ class Fleet:
         """How far each host's clock is behind this machine's, as `Channel.behind_s`."""
         return {host: self.channels[host].behind_s for host in self.hellos}
 
-    def ask(self, requests: Mapping[Host, AnyRequest], what: str, seconds: float) -> dict[Host, Reply]:
+    def ask(
+        self,
+        requests: Mapping[Host, AnyRequest],
+        what: str,
+        seconds: float,
+        on_wait: Callable[[Sequence[Host]], None] = lambda _: None,
+    ) -> dict[Host, Reply]:
         """Send all requests at once and wait for the answers, which are in the order of `requests`.
 
         A host that is lost, or does not answer within `seconds`, is added to `lost`. Hosts in `lost` get no request.
@@ -114,6 +120,7 @@ class Fleet:
             requests: one per host.
             what: the verb for the message about a late answer, as in `reserve ports`.
             seconds: for all answers together.
+            on_wait: receives the hosts whose answer is missing, before each wait of at most a second.
 
         Raises:
             TfdistError: interrupted.
@@ -131,6 +138,7 @@ class Fleet:
         deadline = time.monotonic() + seconds
         while missing := [host for host in requests if host not in replies and host not in self.lost]:
             self.lose_silent()
+            on_wait(missing)
             arrival = self.receive(min(deadline, time.monotonic() + POLL_S))
             if arrival is not None and arrival.host is not None:
                 self.requests.take(arrival.host, arrival.message)

@@ -77,8 +77,16 @@ class Configure:
 
 
 @dataclass(frozen=True)
+class CopyPart:
+    """The next part of the archive of a folder, in which tasks run once a `Prepare` has unpacked it."""
+
+    data: str
+    """In base64."""
+
+
+@dataclass(frozen=True)
 class Prepare(Request):
-    """Unpack the tfdist package and check that tasks can run in `cwd` (`~` is expanded on the host)."""
+    """Unpack the tfdist package and the copy, and check that tasks can run in `cwd` (`~` is expanded on the host)."""
 
     package: str
     """A compressed tar in base64; empty if tfdist is installed on the host."""
@@ -87,6 +95,8 @@ class Prepare(Request):
     """Whether tasks run in the home folder if `cwd` does not exist."""
     script: str = ""
     """The program's file, to be compared between hosts; a path relative to that folder. Empty: none."""
+    copies: bool = False
+    """Unpack the parts that were sent, unless that was done before."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +174,11 @@ class DumpStacks(Request):
     tasks: tuple[str, ...]
     full: bool = False
     """Also the frames of C and C++, where py-spy is installed, and what each thread does in the kernel."""
+
+
+@dataclass(frozen=True)
+class FindWritten(Request):
+    """Find what tasks have written in the copy of the folder."""
 
 
 @dataclass(frozen=True)
@@ -287,6 +302,10 @@ class Prepared(Reply):
     """The home folder if the requested one does not exist; empty if tasks cannot run there either."""
     digest: Text = ""
     """SHA-256 of the script; empty if it cannot be read."""
+    copied: Text = ""
+    """The folder with the unpacked copy."""
+    reason: Reason = ""
+    """Why it could not be unpacked."""
 
 
 @dataclass(frozen=True)
@@ -361,6 +380,17 @@ class StacksDumped(Reply):
     reply_to = DumpStacks
     by_task = ("methods",)
     methods: Mapping[str, Text]
+
+
+@dataclass(frozen=True)
+class Written(Reply):
+    """What tasks have written in the copy, relative to it."""
+
+    reply_to = FindWritten
+    names: tuple[Text, ...]
+    """The first ones."""
+    count: Count
+    """Of all files."""
 
 
 @dataclass(frozen=True)
@@ -447,13 +477,13 @@ class Leaving:
     reason: Reason
 
 
-AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpStacks | CheckFolder
-ToAgent = AnyRequest | Configure | CloseProbe | Start | Stop | Release | Finish | Heartbeat
+AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpStacks | FindWritten | CheckFolder
+ToAgent = AnyRequest | Configure | CopyPart | CloseProbe | Start | Stop | Release | Finish | Heartbeat
 Timed = Started | Listening | Event | Exited | Stuck
 """Times are seconds since 1970 by the host's clock; the channel converts these to this machine's clock."""
 FromAgent = (
     LoggedIn | Alive | Hello | Prepared | AgentEnded | Reserved | NotReserved | DialResult | LinkSpeed | Inspected
-    | StacksDumped | FolderChecked | NotStarted | Output | Timed | Heartbeat | Terminated | Leaving
+    | StacksDumped | Written | FolderChecked | NotStarted | Output | Timed | Heartbeat | Terminated | Leaving
 )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Checks the hosts of a job before its tasks start, and raises the problems of the first check that fails."""
 
+import base64
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,6 +10,7 @@ from itertools import pairwise
 from tfdist.launch.agent_program import system
 from tfdist.launch.agents import messages
 from tfdist.launch.agents.bootstrap import package_text
+from tfdist.launch.agents.channel import Channel
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Note
 from tfdist.launch.cluster import Task
@@ -21,6 +23,10 @@ MEASURE_S = 1.0
 """Seconds of sending: enough for TCP to reach full speed on a local network."""
 ALL_PAIRS = 64
 """Number of tasks above which a task dials the next one in the ring, the first and the servers only."""
+PART = 3 << 18
+"""Bytes of an archive in one message."""
+SLOWEST_LINK = 125_000
+"""Bytes/s at which a copy still arrives in time: 1 Mbit/s."""
 MOST_PAIRS = 8
 """Unreachable pairs in a message; more are counted."""
 
@@ -53,18 +59,46 @@ def new_token() -> str:
     return os.urandom(16).hex()
 
 
-def prepare(fleet: Fleet, folders: Mapping[Host, str], script: str = "") -> dict[Host, messages.Prepared]:
+def prepare(
+    fleet: Fleet,
+    folders: Mapping[Host, str],
+    script: str = "",
+    archive: bytes = b"",
+    on_wait: Callable[[Sequence[Host]], None] = lambda _: None,
+) -> dict[Host, messages.Prepared]:
     """Send tfdist to hosts that may lack it, and find out in which folder tasks run, and which `script` is in it.
 
     A host falls back to the home folder unless the user chose the folder with --chdir.
+
+    Args:
+        fleet: of the hosts.
+        folders: by host.
+        script: a path relative to the folder.
+        archive: the copy that tasks run in, for hosts that do not have it yet.
+        on_wait: see `Fleet.ask`.
     """
     package = package_text() if any(host.needs_package for host in folders) else ""
     requests = {
-        host: messages.Prepare(package if host.needs_package else "", cwd, not host.chdir, script)
+        host: messages.Prepare(package if host.needs_package else "", cwd, not host.chdir, script, bool(archive))
         for host, cwd in folders.items()
     }
-    answers = fleet.ask(requests, "unpack tfdist", fleet.policy.start_timeout_s)
+    if archive:
+        _send_copy([channel for host, channel in fleet.channels.items() if host in folders], archive)
+    seconds = fleet.policy.start_timeout_s + len(archive) / SLOWEST_LINK
+    answers = fleet.ask(requests, "unpack the copy" if archive else "unpack tfdist", seconds, on_wait)
     return {host: answer for host, answer in answers.items() if isinstance(answer, messages.Prepared)}
+
+
+def _send_copy(channels: Iterable[Channel], archive: bytes) -> None:
+    """Send the archive where it was not sent yet, in parts that a host need not keep in memory together."""
+    missing = [channel for channel in channels if not channel.has_copy]
+    for at in range(0, len(archive) if missing else 0, PART):
+        part = base64.b64encode(archive[at : at + PART]).decode()
+        line = messages.encode(messages.CopyPart(part))  # once for all
+        for channel in missing:
+            channel.send_encoded(line)
+    for channel in missing:
+        channel.has_copy = True
 
 
 def reserve(
@@ -169,8 +203,16 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
         ask(hosts[:1], "remove")
 
 
-def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tuple[Note, ...]]:
-    """Check the hosts and reserve ports.
+def preflight(
+    job: Job, fleet: Fleet, needs_tensorflow: bool, on_wait: Callable[[Sequence[Host]], None] = lambda _: None
+) -> tuple[Job, tuple[Note, ...]]:
+    """Check the hosts, send them the copy of the program's folder, and reserve ports.
+
+    Args:
+        job: to be started.
+        fleet: of its hosts.
+        needs_tensorflow: refuse hosts without.
+        on_wait: receives the hosts that have not unpacked the copy yet, before each wait.
 
     Returns:
         The job with its ports, folders and cluster; and warnings.
@@ -180,7 +222,7 @@ def preflight(job: Job, fleet: Fleet, needs_tensorflow: bool) -> tuple[Job, tupl
     """
     keras = _check_packages(fleet, needs_tensorflow)
     clocks = [problems.clock_problem(host, fleet.behind_s[host]) for host in fleet.hellos]  # in the order of the hosts
-    job, elsewhere = _in_folders(job, fleet)
+    job, elsewhere = _in_folders(job, fleet, on_wait)
     check_checkpoint_folder(job, fleet)
     targets = dial_targets(job)
     token = new_token() if targets else ""
@@ -207,17 +249,21 @@ def _check_packages(fleet: Fleet, needs_tensorflow: bool) -> Problem | None:
     return keras
 
 
-def _in_folders(job: Job, fleet: Fleet) -> tuple[Job, list[Problem | None]]:
-    """The job in the folders that its hosts have; and where that is another folder than here.
+def _in_folders(job: Job, fleet: Fleet, on_wait: Callable[[Sequence[Host]], None]) -> tuple[Job, list[Problem | None]]:
+    """The job in the folders that its hosts have, or in copies; and where that is another folder than here.
 
     Raises:
-        TfdistError: a host is lost, or has no such folder or script.
+        TfdistError: a host is lost, or has no such folder or script, or no room for the copy.
     """
-    requested = {plan.host: plan.host.chdir or plan.program.cwd for plan in job.plans}
-    script = "" if all(host.local for host in requested) else job.plans[0].script
-    asked = {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir or script}
-    folders = prepare(fleet, asked, script)
+    requested = {plan.host: plan.host.chdir or plan.program.folder for plan in job.plans}
+    archive = job.copy.archive if job.copy is not None else b""
+    script = "" if all(host.local for host in requested) or job.copy is not None else job.plans[0].script
+    asked = {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir or script or archive}
+    folders = prepare(fleet, asked, script, archive, on_wait)
     raise_problems(fleet.lost.values())
+    if job.copy is not None:
+        raise_problems(problems.copy_problem(host, reply.reason) for host, reply in folders.items() if reply.reason)
+        return replace(job, plans=tuple(_in_copy(plan, folders.get(plan.host)) for plan in job.plans)), []
     elsewhere = {host: problems.folder_problem(host, folder) for host, folder in folders.items()}
     raise_problems(problem for host, problem in elsewhere.items() if problem and not folders[host].actual)
     raise_problems(problems.script_problems(script, folders) if script else ())
@@ -226,6 +272,13 @@ def _in_folders(job: Job, fleet: Fleet) -> tuple[Job, list[Problem | None]]:
         for plan in job.plans
     )
     return replace(job, plans=plans), list(elsewhere.values())
+
+
+def _in_copy(plan: TaskPlan, folder: messages.Prepared | None) -> TaskPlan:
+    """The task in the copy on its host; as it is in a dry run, which copies nothing."""
+    if folder is None or not folder.copied:
+        return plan
+    return replace(plan, program=replace(plan.program, cwd=folder.copied, copy_of=folder.actual))
 
 
 def _reserve_ports(job: Job, fleet: Fleet, token: str) -> dict[Task, tuple[Host, int]]:

@@ -144,11 +144,20 @@ def script_problems(script: str, folders: Mapping[Host, Prepared]) -> Iterator[P
     """Hosts that lack the program's file, or whose file differs from that on the first host that has it."""
     first = next((host for host, folder in folders.items() if folder.digest), None)
     for host, folder in folders.items():
-        fix = "copy it to all hosts, or use a folder that they share (--chdir)"
+        fix = "bring this folder to all hosts with --copy, or use one that they share (--chdir)"
         if first is None or not folder.digest:
             yield Problem(f"{script} is missing in {one_line(folder.actual)}", fix, host.name)
         elif folder.digest != folders[first].digest:
             yield Problem(f"{script} differs from that on {first.name}", fix, host.name)
+
+
+def copy_problem(host: Host, reason: str) -> Problem:
+    """A copy of the program's folder that could not be unpacked; `reason` as the agent reports it."""
+    return Problem(
+        f"the copy of the folder cannot be unpacked ({one_line(reason).lower()})",
+        "free space in the folder for temporary files, or name another with TMPDIR in the host's login scripts",
+        host.name,
+    )
 
 
 def port_problem(host: Host, port: int, reason: str) -> Problem:

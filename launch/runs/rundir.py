@@ -47,6 +47,8 @@ class RunDir:
     """The `Outcome`."""
     records = FileIn("records.jsonl")
     """The measurements for `tfdist report`, a line each."""
+    copy = FileIn("copy.tar.gz")
+    """The copy of the program's folder, in which its tasks run."""
     checkpoints = FileIn("checkpoints")
     """The folder of checkpoints, unless another one was chosen."""
     traces = FileIn("traces")

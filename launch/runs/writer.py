@@ -146,7 +146,11 @@ class RunWriter:
 
     def save_text(self, path: Path, text: str) -> None:
         """Write a text file."""
-        self._try(path, lambda: replace_file(self._here(path), text.encode("utf-8", "surrogateescape"), 0o600))
+        self.save_bytes(path, text.encode("utf-8", "surrogateescape"))
+
+    def save_bytes(self, path: Path, data: bytes) -> None:
+        """Write a file."""
+        self._try(path, lambda: replace_file(self._here(path), data, 0o600))
 
     def _open(self) -> None:
         self.run_dir.path.mkdir(0o700, parents=True, exist_ok=True)
@@ -242,6 +246,9 @@ def save_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], writer: RunWrit
     writer.save(run_dir.hosts, hellos)
     writer.save(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
     commands = [f"{plan.task.name}: {redact_command(job.command(plan))}" for plan in job.plans]
+    copy = [str(job.copy)] if job.copy is not None else []
     shared = shlex.join(f"{name}={redact_value(name, value)}" for name, value in job.shared.items())
     environment = [f"environment: {shared}"] if shared else []
-    writer.save_text(run_dir.commands, "\n".join([redact_command(this_command()), *environment, *commands]) + "\n")
+    writer.save_text(
+        run_dir.commands, "\n".join([redact_command(this_command()), *copy, *environment, *commands]) + "\n"
+    )

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tfdist.launch.agent_program.system import event_time
@@ -19,6 +20,9 @@ from tfdist.launch.supervision.rejoin import HostChoice, NextPlan, Rejoin
 from tfdist.launch.supervision.restarts import SavedState
 from tfdist.launch.supervision.task_group import TaskGroup
 from tfdist.launch.text import shortened
+
+PATIENCE_S, UPDATE_S = 2.0, 5.0
+"""Seconds before a line says that a copy travels, and between two of them."""
 
 
 @dataclass
@@ -72,8 +76,8 @@ class AttemptPlanner:
         Raises:
             TfdistError: the preflight failed.
         """
-        planned = {plan.task: plan.program.cwd for plan in job.plans}
-        job, notes = preflight(job.sharing(os.environ), self.fleet, self.needs_tensorflow)
+        planned = {plan.task: plan.program.folder for plan in job.plans}
+        job, notes = preflight(job.sharing(os.environ), self.fleet, self.needs_tensorflow, _Copying(self, job).show)
         for note in notes:
             self.listeners(readable(note))
         if not self.needs_tensorflow:
@@ -82,8 +86,8 @@ class AttemptPlanner:
             plans = []
             for plan in job.plans:  # in the home folder of a host without ours, which must not be made there
                 program = plan.program
-                here = plan.program.cwd == planned[plan.task]
-                env = {} if here else {variable: f"{program.cwd}/runs/{self.writer.run_dir.path.name}/files"}
+                here = program.folder == planned[plan.task]
+                env = {} if here else {variable: f"{program.folder}/runs/{self.writer.run_dir.path.name}/files"}
                 plans.append(replace(plan, program=replace(program, env={**program.env, **env})))
             job = replace(job, plans=tuple(plans), shared={**job.shared, variable: str(files)})
         save_plan(job, {host.name: hello for host, hello in self.fleet.hellos.items()}, self.writer)
@@ -168,3 +172,19 @@ class AttemptPlanner:
             self.rejoin.lose(host)
         self._new = [host for host in self._new if host not in hosts]
         self._changed = True
+
+
+class _Copying:
+    """Says which hosts wait for their copy, once that takes longer than expected."""
+
+    def __init__(self, planner: AttemptPlanner, job: Job) -> None:
+        self.say = planner.listeners.announce
+        self.copy = job.copy
+        self.next_at = time.monotonic() + PATIENCE_S
+
+    def show(self, missing: Sequence[Host]) -> None:
+        """Announce it, every few seconds."""
+        if self.copy is not None and time.monotonic() >= self.next_at:
+            self.next_at = time.monotonic() + UPDATE_S
+            size = f"{len(self.copy.archive) / 1e6:.3g} MB"
+            self.say(Note("tfdist", f"copying {size} to {shortened(host.name for host in missing)}"))

@@ -1,17 +1,19 @@
 """Run the tasks of a job on connected hosts, from preflight to outcome."""
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 from tfdist.launch.agents.channel import DESCRIPTORS
 from tfdist.launch.agents.connect import SPARE_DESCRIPTORS, allow_descriptors, connect
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Inbox, OnMessage
-from tfdist.launch.agents.messages import Finish
+from tfdist.launch.agents.messages import FindWritten, Finish, Reply, Written
 from tfdist.launch.agents.template import Templates
 from tfdist.launch.diagnosis.history import Outcome
+from tfdist.launch.errors import TfdistError
+from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
 from tfdist.launch.runs.launcher import serve
@@ -21,9 +23,12 @@ from tfdist.launch.supervision.attempts import AttemptLog
 from tfdist.launch.supervision.listeners import Listeners
 from tfdist.launch.supervision.rejoin import HostChoice, Rejoin, SameHosts
 from tfdist.launch.supervision.supervise import Supervisor, supervise
+from tfdist.launch.text import counted, shortened
 
 LOGS_PER_TASK = 3
 """Open files of a task: the logs of its stdout and stderr, and its stacks."""
+WRITTEN_S = 10.0
+"""Time to find what tasks have written in a copy."""
 NOBODY: Mapping[str, OnMessage] = {}
 
 
@@ -74,6 +79,7 @@ def launch(
                 rejoin.start()
             supervisor.start(started)
             outcome = supervise(supervisor, writer, handlers)
+        written = tuple(written_in_copies(fleet)) if job.copy is not None else ()
         for channel in fleet.channels.values():
             channel.shield(False)
             channel.send(Finish())
@@ -82,7 +88,21 @@ def launch(
             wall_s=time.monotonic() - started,
             hosts={host.name: hello for host, hello in fleet.hellos.items()},
             run_dir=str(writer.run_dir.path),
-            warnings=(*outcome.warnings, *writer.warnings),
+            warnings=(*outcome.warnings, *writer.warnings, *written),
         )
         writer.save_outcome(outcome.to_json())  # signals would end the launcher later
         return outcome
+
+
+def written_in_copies(fleet: Fleet) -> Iterator[str]:
+    """A warning about what tasks have written in the copies of the folder, which are removed."""
+    replies: dict[Host, Reply] = {}
+    with suppress(TfdistError):  # one more signal
+        requests = {host: FindWritten() for host in fleet.hellos if host not in fleet.lost}
+        replies = fleet.ask(requests, "look for new files", WRITTEN_S)
+    found = {host: reply for host, reply in replies.items() if isinstance(reply, Written) and reply.count}
+    if found:
+        names = shortened(f"{name} on {host.name}" for host, reply in found.items() for name in reply.names)
+        files = counted(sum(reply.count for reply in found.values()), "file")
+        fix = "write to TFDIST_ARM_DIR or TFDIST_CHECKPOINT_DIR"
+        yield f"{files} written in the copy of the folder, which is removed: {names}; {fix}"

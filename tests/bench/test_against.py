@@ -1,8 +1,10 @@
 """Two versions of a program in one bench: where the earlier one is, its arms, and how they compare."""
 
+import io
 import os
 import re
 import subprocess
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, local_machines
+from tfdist.launch.program_copy import ProgramCopy, pack
 
 CPU = Machine((0, 1), ())
 MACHINES = local_machines(CPU)
@@ -159,6 +162,46 @@ def test_every_arm_runs_twice_and_the_base_in_its_folder(options: BenchOptions) 
     assert prepare(BenchOptions(resume=session.root), MACHINES).bench.suite.against == session.bench.suite.against
 
 
+def content(copy: ProgramCopy | None, name: str) -> bytes:
+    """Of a file in a copy."""
+    assert copy is not None
+    with tarfile.open(fileobj=io.BytesIO(copy.archive)) as archive:
+        file = archive.extractfile(name)
+        assert file is not None
+        return file.read()
+
+
+def test_with_a_copy_both_versions_travel_to_other_hosts(options: BenchOptions) -> None:
+    host = Host("h1", "10.0.0.1")
+    options = replace(options, rounds=2, copy=pack("."))
+    session = prepare(options, {host: CPU})
+    fakes = FakeArms()
+    assert run_session(session, RunnerHooks(Progress(), fakes)) == 0
+    versions = {start.arm: content(start.planned.job.copy, "train.py") for start in fakes.starts}
+    assert versions == {
+        "one-device": b"import tfdist.measure  # now",
+        "one-device (base)": b"import tfdist.measure  # 1",
+    }
+    Path("train.py").write_text("import tfdist.measure  # later")
+    more = BenchOptions(resume=session.root, rounds=3)
+    again = prepare(more, {host: CPU})
+    assert content(again.arms.plans["one-device"].job.copy, "train.py") == b"import tfdist.measure  # now"
+    with pytest.raises(
+        TfdistError, match=r"the turns so far ran in a copy of other files; omit --copy, or start a new"
+    ):
+        prepare(replace(more, copy=pack(".")), {host: CPU})
+    (session.root / "copy.tar.gz").unlink()
+    with pytest.raises(TfdistError, match=r"copy\.tar\.gz cannot be read .*; start a new bench$"):
+        prepare(more, {host: CPU})
+
+
+def test_the_built_in_training_needs_no_copy(options: BenchOptions) -> None:
+    with pytest.raises(
+        TfdistError, match=r"^--copy: suite smoke runs the built-in training, which needs no copy; omit it"
+    ):
+        prepare(replace(options, against=None, program=(), copy=pack(".")), MACHINES)
+
+
 def test_tasks_of_the_base_have_its_folder_as_their_working_directory(repository: Path, tmp_path: Path) -> None:
     request = Request({}, PROGRAM, paced=True)
     assert {task.program.cwd for task in plan(request, MACHINES).job.plans} == {str(repository)}
@@ -182,10 +225,10 @@ def test_what_cannot_be_compared_is_refused(options: BenchOptions, change: dict[
         prepare(replace(options, **change), MACHINES)  # type: ignore[arg-type]
 
 
-def test_both_versions_run_on_this_machine() -> None:
+def test_without_copies_both_versions_run_on_this_machine() -> None:
     table = {"against": ".", "command": ["true"], "arms": [{"name": "a", "strategy": "one-device"}]}
     for host in (Host("h2", "10.0.0.2"), replace(LOCAL, chdir="/tmp")):
-        with pytest.raises(TfdistError, match=r"^--against \.: both versions run on this machine; omit --hosts and"):
+        with pytest.raises(TfdistError, match=r"^--against \.: both versions are on this machine only: add --copy"):
             check_base(parse_suite(table, "s"), {host: CPU})
 
 

@@ -55,9 +55,9 @@ def test_another_program_on_one_host_is_named_before_the_start(launcher, tmp_pat
     command = ("--strategy", "multiworker", "--hostfile", hostfile, "--", "python", "train.py")
     done = launcher.run(*command)
     assert done.code == 69
-    assert "h2: train.py differs from that on h1; copy it to all hosts" in done.err
+    assert "h2: train.py differs from that on h1; bring this folder to all hosts with --copy" in done.err
     (tmp_path / "h2" / "train.py").unlink()
-    assert f"h2: train.py is missing in {tmp_path}/h2; copy it" in launcher.run(*command).err
+    assert f"h2: train.py is missing in {tmp_path}/h2; bring this folder" in launcher.run(*command).err
     (tmp_path / "h2" / "train.py").write_text("print('it runs')")
     done = launcher.run(*command)
     assert done.code == 0, done.err

@@ -1,5 +1,9 @@
 """Which lines of a task say nothing to its user."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tfdist.launch.tensorflow_output import INCOMPATIBILITIES, NoiseFilter, hints
@@ -17,6 +21,10 @@ WRITTEN = {
         "create_per_worker_dataset, as examples/custom_loop.py does"
     ),
     "TBNotInstalledError: TensorBoard is not installed, missing implementation for tf.summary.scalar": "tensorboard",
+    "KeyError: 'SLURM_PROCID'": "SlurmClusterResolver",
+    "ImportError: googleapiclient must be installed before using the GCE cluster resolver": "Google Cloud or Kubernetes",
+    "KeyError: 'LOCAL_RANK'": "torchrun",
+    "ModuleNotFoundError: No module named 'horovod'": "docs/migrate.md",
 }
 
 
@@ -24,6 +32,33 @@ WRITTEN = {
 def test_what_tensorflow_writes_gets_one_hint(text, hint):
     (found,) = hints(text)
     assert hint in found
+
+
+@pytest.mark.slow
+def test_what_programs_of_other_launchers_write_gets_a_hint():
+    """The real messages of TensorFlow, Python and their modules."""
+    program = """
+import os, traceback
+import tensorflow as tf
+resolvers = tf.distribute.cluster_resolver
+for ask in (
+    lambda: resolvers.SlurmClusterResolver(),
+    lambda: resolvers.GCEClusterResolver("project", "zone", "group", 1),
+    lambda: resolvers.KubernetesClusterResolver({"worker": ["job-name=worker"]}).cluster_spec(),
+    lambda: os.environ["RANK"],
+    lambda: __import__("horovod.tensorflow"),
+):
+    try:
+        ask()
+    except Exception:
+        print("---", traceback.format_exc(), sep="\\n")
+"""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "RANK"))}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    _, *errors = done.stdout.split("---\n")
+    found = [hints(error) for error in errors]
+    whats = ["asks Slurm", "asks Google Cloud", "asks Google Cloud", "torchrun", "Horovod"]
+    assert [what in hint[0] for hint, what in zip(found, whats, strict=True)] == [True] * 5
 
 
 def test_with_keras_3_chosen_import_keras_is_not_called_the_cause():

@@ -31,6 +31,7 @@ from tfdist.launch.agents.messages import (
     StacksDumped,
     Stuck,
     TaskMessage,
+    Written,
     _kind,
 )
 from tfdist.launch.typed_json import Between, MaxLength
@@ -41,6 +42,7 @@ SESSIONS_OF_A_PROCESS = 20
 REPLIES: Mapping[str, type] = {
     "prepare": Prepared, "end_agent": AgentEnded, "reserve": Reserved, "dial": DialResult, "measure_link": LinkSpeed,
     "inspect": Inspected, "dump_stacks": StacksDumped, "check_folder": FolderChecked,
+    "find_written": Written,
 }  # fmt: skip
 ENDS = (Exited, NotStarted, Stuck, Leaving)
 EVENTS = [

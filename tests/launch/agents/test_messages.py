@@ -15,6 +15,7 @@ from tfdist.launch.agents.messages import (
     CheckFolder,
     CloseProbe,
     Configure,
+    CopyPart,
     Description,
     Dial,
     DialResult,
@@ -22,6 +23,7 @@ from tfdist.launch.agents.messages import (
     EndAgent,
     Event,
     Exited,
+    FindWritten,
     Finish,
     FolderChecked,
     FromAgent,
@@ -49,6 +51,7 @@ from tfdist.launch.agents.messages import (
     Stuck,
     Terminated,
     ToAgent,
+    Written,
     _kind,
     decode,
     encode,
@@ -227,6 +230,7 @@ TO_AGENT = [
     Release(1), Finish(), Heartbeat(1.0), Prepare("UEs=", "/a b", True), CloseProbe(),
     Dial((("::1", 5000), ("h2", 5001)), "token", 4.0), MeasureLink("h2", 5000, "token", 1.0),
     DumpStacks(("worker-0",)), CheckFolder("/a b", "token", "write"), EndAgent("#tfdist-1", 5.0),
+    CopyPart("UEs="), FindWritten(),
 ]  # fmt: skip
 FROM_AGENT = [
     LoggedIn(), Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),
@@ -234,6 +238,7 @@ FROM_AGENT = [
     DialResult(("", "refused")), LinkSpeed(0.1, 5.0, ""), Started("t", 7, 1.0), NotStarted("t", "no program"),
     Output("t", "stdout", "text\n"), Event("t", 1.0, {"event": "ready", "steps": [1]}), Exited("t", -9, 1.0, 5, 0.1, 1, attempt=1),
     Heartbeat(1.0), Leaving("killed"), StacksDumped({"worker-0": "/proc"}), FolderChecked("read-only"), AgentEnded("still runs"), Terminated(),
+    Written(("a b",), 7),
 ]  # fmt: skip
 
 

@@ -125,7 +125,7 @@ class FakeFleet:
         self.lost = {}
         self.policy = Policy()
 
-    def ask(self, requests, what, limit_s):
+    def ask(self, requests, what, limit_s, on_wait=None):
         return {host: Prepared(request=1, requested="/", actual="/") for host in requests}
 
 

@@ -105,7 +105,7 @@ def test_a_missing_folder_is_a_problem_also_with_a_home_folder():
 
 def test_hosts_that_lack_the_program_or_have_another_one_are_named():
     one, same, none, other = (Prepared("/a", "/a", digest) for digest in ("1", "1", "", "2"))
-    fix = "copy it to all hosts, or use a folder that they share (--chdir)"
+    fix = "bring this folder to all hosts with --copy, or use one that they share (--chdir)"
     assert list(script_problems("t.py", {H1: one, H2: same})) == []
     assert list(map(str, script_problems("t.py", {H1: none, H2: one, H3: other}))) == [
         f"h1: t.py is missing in /a; {fix}",
