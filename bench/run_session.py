@@ -21,7 +21,6 @@ from tfdist.bench.session import Session, interval_error
 from tfdist.bench.statistics import Pair
 from tfdist.launch.errors import ExitCode, TfdistError
 from tfdist.launch.json_files import save_json
-from tfdist.launch.program_copy import pack
 from tfdist.launch.text import duration, shortened
 from tfdist.models.record import RecordStatus
 
@@ -44,6 +43,8 @@ def run_session(session: Session, hooks: RunnerHooks) -> int:
         if version is not None:
             bases = [base for _, base in session.bench.suite.version_pairs]
             if session.bench.copy is not None:
+                from tfdist.launch.packing import pack  # other benches need not import it
+
                 version = replace(version, copy=pack(str(version.folder)))
             session = replace(session, arms=session.arms.with_version(version, bases))
         signal = run_bench(session.bench, session.arms, session.root, hooks, _Starts(session, hooks, until).left, until)

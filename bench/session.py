@@ -38,7 +38,7 @@ from tfdist.launch.hosts.host import LOCAL
 from tfdist.launch.job import program_of
 from tfdist.launch.json_files import replace_file
 from tfdist.launch.machine import Machines, combined
-from tfdist.launch.program_copy import ProgramCopy, read_copy
+from tfdist.launch.program_copy import ProgramCopy
 from tfdist.launch.text import counted, duration, percent
 from tfdist.models.record import Record
 
@@ -390,6 +390,8 @@ def _kept_copy(bench: BenchFile, given: ProgramCopy | None, root: Path) -> Progr
         raise TfdistError(f"--resume {root}: the turns so far ran {what}; omit --copy, or start a new bench")
     if origin is None:
         return None
+    from tfdist.launch.packing import read_copy  # other benches need not import it
+
     path = BenchPaths(root).copy
     try:
         return read_copy(path, origin)

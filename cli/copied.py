@@ -12,7 +12,7 @@ from tfdist.jobs.checkpoint_source import CheckpointSource
 from tfdist.jobs.options import WHAT
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
-from tfdist.launch.program_copy import LIMIT, Origin, ProgramCopy, pack, read_copy
+from tfdist.launch.program_copy import Origin, ProgramCopy
 from tfdist.launch.runs.rundir import is_ours
 
 Copy = Annotated[
@@ -50,6 +50,8 @@ def program_copy(
         return None if kept is None or source is None else _kept_copy(source, kept)
     if not own:
         raise TfdistError(f"--copy {folder}: copies the folder of your own program; give it after --, or omit --copy")
+    from tfdist.launch.packing import LIMIT, pack  # other launches need not import it
+
     with Steps(sys.stderr, quiet=quiet) as steps:
         steps.show(f"packing {os.path.abspath(folder)}")  # noqa: PTH100 - keeps links
         copy = pack(folder, limit or LIMIT, with_archive=not dry_run)
@@ -64,6 +66,8 @@ def _kept_copy(source: CheckpointSource, origin: Origin) -> ProgramCopy:
     fix = "run your files with --copy"
     if not is_ours(source.run_dir.path):
         raise TfdistError(f"{source.option}: that run of another user has a copy of its program; {fix}")
+    from tfdist.launch.packing import read_copy
+
     try:
         return read_copy(path, origin)
     except (OSError, ValueError) as error:

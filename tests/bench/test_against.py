@@ -28,7 +28,8 @@ from tfdist.jobs.request import Request
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 from tfdist.launch.machine import Machine, local_machines
-from tfdist.launch.program_copy import ProgramCopy, pack
+from tfdist.launch.packing import pack
+from tfdist.launch.program_copy import ProgramCopy
 
 CPU = Machine((0, 1), ())
 MACHINES = local_machines(CPU)

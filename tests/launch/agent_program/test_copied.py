@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.launch.agent_program.copied import Copied
-from tfdist.launch.program_copy import pack
+from tfdist.launch.packing import pack
 
 
 @pytest.fixture
