@@ -263,8 +263,10 @@ def _new(options: BenchOptions, machines: Machines) -> Session:
     suite, notes = requested_suite(options, default_suite(machines), len(machines))
     for command in dict.fromkeys(arm.command for arm in suite.arms if arm.command):
         check_measures(program_of(command, {}, machines, options.copy))
-    if options.copy is not None and not any(arm.command for arm in suite.arms):
-        raise TfdistError(f"--copy: suite {suite.name} runs the built-in training, which needs no copy; omit it")
+    if options.copy is not None:
+        if not any(arm.command for arm in suite.arms):
+            raise TfdistError(f"--copy: suite {suite.name} runs the built-in training, which needs no copy; omit it")
+        notes += (str(options.copy),)
     check_base(suite, machines, options.copy)
     _check_gate(suite, options.fail_slower)
     now = datetime.now(timezone.utc)

@@ -176,6 +176,7 @@ def test_with_a_copy_both_versions_travel_to_other_hosts(options: BenchOptions) 
     host = Host("h1", "10.0.0.1")
     options = replace(options, rounds=2, copy=pack("."))
     session = prepare(options, {host: CPU})
+    assert any(note.startswith(f"copy of {Path.cwd()} (git ") for note in session.notes)
     fakes = FakeArms()
     assert run_session(session, RunnerHooks(Progress(), fakes)) == 0
     versions = {start.arm: content(start.planned.job.copy, "train.py") for start in fakes.starts}
