@@ -50,7 +50,7 @@ def pack(folder: str, limit: int = LIMIT, *, with_archive: bool = True) -> Progr
     root = Path(os.path.abspath(folder))  # noqa: PTH100 - keeps links
     source = _Source(root, folder, limit)
     if not root.is_dir():
-        raise source.refusal("no such folder", "give another, or omit its name for the current one")
+        raise source.refusal("no such folder", "give another; for the current one write --copy -- COMMAND")
     entries = sorted(source.entries())
     sizes = {name: status.st_size if stat.S_ISREG(status.st_mode) else 0 for name, status in entries}
     source.sizes = sizes

@@ -182,7 +182,7 @@ def test_too_many_files_are_refused_with_the_part_that_has_most(
 
 
 def test_a_missing_folder_and_a_broken_ignore_file_are_refused(tmp_path: Path) -> None:
-    assert refused(tmp_path / "no") == "no such folder; give another, or omit its name for the current one"
+    assert refused(tmp_path / "no") == "no such folder; give another; for the current one write --copy -- COMMAND"
     write(tmp_path, {"train.py": ""}).joinpath(".tfdistignore").write_bytes(b"\xff\xfe")
     assert refused(tmp_path).startswith(".tfdistignore cannot be read (")
 
