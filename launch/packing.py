@@ -120,7 +120,7 @@ class _Source:
                 continue
             try:
                 status = (self.root / name).lstat()
-            except FileNotFoundError:  # git tracks it, but it was removed
+            except (FileNotFoundError, NotADirectoryError):  # git tracks it, but it, or its folder, was removed
                 continue
             self._check(name, status)
             yield name, status
@@ -150,7 +150,7 @@ class _Source:
             fix = f"run 'git config --global --add safe.directory {shown(str(at))}' if you trust its owner"
             raise self.refusal("git refuses this repository of another user", fix)
         others = git("ls-files", "-z", "--others", "--exclude-standard", folder=at)
-        names = [*filter(None, (tracked.stdout + others.stdout).split("\0"))]
+        names = dict.fromkeys(filter(None, (tracked.stdout + others.stdout).split("\0")))  # a conflict has it thrice
         if not names:  # no repository, or one that ignores this folder
             yield from self._walk(part)
         for name in names:

@@ -76,6 +76,14 @@ def test_of_a_repository_tracked_files_and_those_that_are_not_ignored(tmp_path: 
     assert f"(git {commit[:12]}, changed)" in str(copy)
 
 
+def test_a_tracked_folder_that_has_become_a_file_travels_as_that(tmp_path: Path) -> None:
+    repository(write(tmp_path, {"train.py": "1", "data/a.txt": "1"}))
+    (tmp_path / "data" / "a.txt").unlink()
+    (tmp_path / "data").rmdir()
+    (tmp_path / "data").write_text("now a file")
+    assert names(pack(str(tmp_path))) == {"train.py", "data"}
+
+
 def test_a_part_of_a_repository_with_another_one_in_it(tmp_path: Path) -> None:
     write(tmp_path, {"above.py": "", "job/train.py": ""})
     repository(tmp_path)
