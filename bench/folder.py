@@ -100,9 +100,8 @@ class BenchFile:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the format's version."""
         plan = [asdict(run) for run in self.plan]
-        copy = {} if self.copy is None else {"copy": asdict(self.copy)}
-        fields = {name: value for name, value in vars(self).items() if name != "copy"}
-        return {**fields, "format": FORMAT, "suite": self.suite.to_json(), "plan": plan, **copy}
+        copy = None if self.copy is None else asdict(self.copy)
+        return {**vars(self), "format": FORMAT, "suite": self.suite.to_json(), "plan": plan, "copy": copy}
 
 
 def full_plan(suite: Suite) -> tuple[PlannedRun, ...]:

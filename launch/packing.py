@@ -25,7 +25,7 @@ MOST_FILES = 20_000
 _MOST_RATIO = 16
 """Files that are larger than the limit times this together are refused unread: few compress better."""
 _LEVEL = 3
-"""Of gzip: an archive of program text is a few percent larger than with the best one, and 64 MiB take a second."""
+"""The level of gzip: program text is a few percent larger than with the best one, and 64 MiB take a second."""
 _RESULTS = ("launcher.json", "bench.json")
 """Files of a run and of a bench, of which nothing travels."""
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}

@@ -9,7 +9,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.text import counted, one_line, plain, replace_surrogates
 
 IGNORE_FILE = ".tfdistignore"
-"""In the folder: what does not travel, in the syntax of .gitignore."""
+"""The file in a folder that names what does not travel, in the syntax of .gitignore."""
 _NAMED = 3
 """Files that a message names."""
 

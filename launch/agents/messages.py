@@ -81,7 +81,7 @@ class CopyPart:
     """The next part of the archive of a folder, in which tasks run once a `Prepare` has unpacked it."""
 
     data: str
-    """In base64."""
+    """Base64."""
 
 
 @dataclass(frozen=True)
@@ -390,7 +390,7 @@ class Written(Reply):
     names: tuple[Text, ...]
     """The first ones."""
     count: Count
-    """Of all files."""
+    """The number of all files."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job
 from tfdist.launch.policy import Policy
+from tfdist.launch.program_copy import decimal
 from tfdist.launch.runs.writer import RunWriter, save_plan
 from tfdist.launch.supervision.listeners import Listeners
 from tfdist.launch.supervision.rejoin import HostChoice, NextPlan, Rejoin
@@ -186,5 +187,5 @@ class _Copying:
         """Announce it, every few seconds."""
         if self.copy is not None and time.monotonic() >= self.next_at:
             self.next_at = time.monotonic() + UPDATE_S
-            size = f"{len(self.copy.archive) / 1e6:.3g} MB"
+            size = decimal(len(self.copy.archive))
             self.say(Note("tfdist", f"copying {size} to {shortened(host.name for host in missing)}"))
