@@ -2,7 +2,8 @@
 
 import shutil
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -21,7 +22,7 @@ from tfdist.cli.strategies import availability
 from tfdist.jobs.options import WHAT, Seconds
 from tfdist.launch.agent_program.system import temporary_root
 from tfdist.launch.doctor.checks import CheckResult, Verdict, can_start
-from tfdist.launch.errors import TfdistError
+from tfdist.launch.errors import SIGNALS, TfdistError
 from tfdist.launch.json_files import dumps
 from tfdist.launch.machine import local_machines
 from tfdist.launch.text import did_you_mean, listed
@@ -63,12 +64,17 @@ def check(
     words = ["python", *command] if command and command[0].endswith(".py") else command
     if not words:
         raise TfdistError("no program: name one, as in 'tfdist check train.py'")
-    plan = plan_check(words, _names(strategy or []), local_machines(), program_copy(copy, own=True, quiet=json))
+    plan = plan_check(words, names(strategy or []), local_machines(), program_copy(copy, own=True, quiet=json))
     run = partial(_check, plan, TIMEOUT_S if timeout is None else timeout, json=json)
     finish(run, until_read=json)
 
 
-def _names(given: list[str]) -> list[StrategyName]:
+def names(given: Sequence[str]) -> list[StrategyName]:
+    """The strategies of these names; without any, those that this machine can run.
+
+    Raises:
+        TfdistError: there is no such strategy.
+    """
     for name in given:
         if name not in CHECKED:
             raise TfdistError(f"--strategy {name}: {did_you_mean(name, map(str, CHECKED))}")
@@ -76,12 +82,28 @@ def _names(given: list[str]) -> list[StrategyName]:
     return [name for name in CHECKED if name in (given or available)]
 
 
-def _check(plan: CheckPlan, timeout_s: float, *, json: bool) -> int:
-    """Print a row for each strategy as soon as it is known; returns the exit code."""
+@dataclass(frozen=True)
+class Checked:
+    """What a check has found."""
+
+    rows: tuple[CheckResult, ...]
+    interrupted: int
+    """Number of the signal that ended it; 0: none."""
+    folder: Path
+    """Of the logs, which are kept if something failed."""
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return SIGNALS + self.interrupted if self.interrupted else int(not can_start(self.rows))
+
+
+def check_rows(plan: CheckPlan, timeout_s: float, *, quiet: bool) -> Checked:
+    """Run the programs of a plan; `timeout_s`: until the first steps are trained. `quiet`: show no progress."""
     rows = list[CheckResult]()
     folder = Path(mkdtemp(prefix="tfdist-check-", dir=temporary_root()))
     checker = Checker(plan, folder, timeout_s)
-    with Steps(sys.stderr, quiet=json) as steps:
+    with Steps(sys.stderr, quiet=quiet) as steps:
         steps.show("starting")
         for row in checker.rows(lambda running: steps.show(f"checking {listed(running)}")):
             rows.append(row)
@@ -89,13 +111,20 @@ def _check(plan: CheckPlan, timeout_s: float, *, json: bool) -> int:
     if plan.problem:
         text, _, fix = plan.problem.partition(": call ")
         rows.append(CheckResult("bench", "", Verdict.WARNING, text, f"call {fix}"))
-    code = 128 + checker.interrupted if checker.interrupted else int(not can_start(rows))
-    if json:
-        typer.echo(dumps({"format": 1, "exit_code": code, "checks": [asdict(row) for row in rows]}))
-    else:
-        show(rows)
-    if code == 0:
+    checked = Checked(tuple(rows), checker.interrupted, folder)
+    if checked.code == 0:
         shutil.rmtree(folder, ignore_errors=True)
+    return checked
+
+
+def _check(plan: CheckPlan, timeout_s: float, *, json: bool) -> int:
+    """Check, and print a row for each strategy; returns the exit code."""
+    checked = check_rows(plan, timeout_s, quiet=json)
+    if json:
+        rows = [asdict(row) for row in checked.rows]
+        typer.echo(dumps({"format": 1, "exit_code": checked.code, "checks": rows}))
     else:
-        typer.echo(f"logs: {folder}", err=True)
-    return code
+        show(checked.rows)
+    if checked.code:
+        typer.echo(f"logs: {checked.folder}", err=True)
+    return checked.code

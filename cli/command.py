@@ -76,7 +76,7 @@ class Commands(TyperGroup):
         if args[0] not in self.commands and not ctx.resilient_parsing:
             raise TfdistError(f"no command {args[0]!r}: {did_you_mean(args[0], self.commands)}")
         name, _, rest = super().resolve_command(ctx, args)
-        command = name and _command(name)
+        command = name and command_named(name)
         if command and not ctx.resilient_parsing:
             _warn_of_variables(command)
         return name, command, rest
@@ -93,15 +93,15 @@ def _warn_of_variables(command: Any) -> None:
     }
     unknown = {name for name in os.environ if name.startswith("TFDIST_")} - known
     if unknown:  # to import the other commands takes a while
-        known |= {param.envvar for name in SENTENCES for param in _command(name).params}
+        known |= {param.envvar for name in SENTENCES for param in command_named(name).params}
     names = [name[7:] for name in known if name]
     for name in sorted(unknown - known):
         for near in get_close_matches(name[7:], names, n=1, cutoff=0.75):
             typer.echo(plain(f"warning: {name}: no such variable; did you mean TFDIST_{near}?"), err=True)
 
 
-def _command(name: str) -> Any:
-    """Import the command: the function of this name. Its help is the docstring."""
+def command_named(name: str) -> Any:
+    """The command of this name, imported: the function. Its help is the docstring."""
     word = name.replace("-", "_")
     module = import_module(f"{__package__}.{word}")
     function: Callable[..., Any] = getattr(module, word)
@@ -213,7 +213,7 @@ class Scheduled(TyperGroup):
             what = "cannot be scheduled" if args[0] in SENTENCES else "no such command"
             raise TfdistError(f"{self.name} {args[0]}: {what}; after its options, {self.name} takes one of {known}")
         name, _, rest = super().resolve_command(ctx, args)
-        return name, name and _command(name), rest
+        return name, name and command_named(name), rest
 
 
 _LEAST_PANEL = 80

@@ -81,5 +81,5 @@ def check_no_chdir(hosts: tuple[Host, ...], copy: ProgramCopy | None) -> None:
         TfdistError: there is one.
     """
     host = next((host for host in hosts if host.chdir), None)
-    if copy is not None and host is not None:
+    if copy is not None and copy.folder and host is not None:
         raise TfdistError(f"--chdir {host.chdir}: tasks run in the copy of {copy.folder}; omit --chdir or --copy")

@@ -1,7 +1,7 @@
 """`tfdist launch`, and its job files: the same options in TOML."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from enum import Enum
@@ -48,6 +48,9 @@ from tfdist.launch.supervision.metrics import metrics_options
 from tfdist.launch.supervision.termination_log import refusals_logged
 from tfdist.strategies.options import option_words
 
+PYTHON_CALL = "tfdist.run"
+"""Key of a context's `meta`: what `tfdist.run` does with the job, in place of what the command does."""
+Act = Callable[[Request, HostSelection, RunOptions], None]
 NOT_KEPT = ("config", "dry_run", "detach", "json", "set")
 """Options that are about one call, not about the job."""
 NO_CHOICES = ("log_limit", "copy_limit")
@@ -60,9 +63,10 @@ def load_config(path: Path, params: Sequence[Any]) -> dict[str, Any]:
     Raises:
         TfdistError: the file cannot be read, or a key or value is wrong.
     """
-    kinds = {param.name: param.type_descriptor.annotation for param in params if param.name not in NOT_KEPT}
-    kinds |= {name: option.kind for name, option in KEYS.items()}
-    values = dict(_checked(_read(path), kinds, path))
+    try:
+        values = checked_values(_read(path), params)
+    except TypeError as error:
+        raise TfdistError(f"{path}: {error}") from None
     settings = [option_words(key, value)[1] for key, value in values.items() if key in KEYS]
     return {**{name: value for name, value in values.items() if name not in KEYS}, "set": settings}
 
@@ -76,21 +80,28 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise TfdistError(f"--config {path}: {error.strerror}; use a readable TOML file") from None
 
 
-def _checked(table: Mapping[str, Any], kinds: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Any]]:
-    seen = set()
+def checked_values(table: Mapping[str, Any], params: Sequence[Any]) -> dict[str, Any]:
+    """The values of a table of options, by the names of the command's parameters and of the keys of --set.
+
+    Raises:
+        TypeError: a key or value is wrong; the message has both.
+    """
+    kinds = {param.name: param.type_descriptor.annotation for param in params if param.name not in NOT_KEPT}
+    kinds |= {name: option.kind for name, option in KEYS.items()}
+    values: dict[str, Any] = {}
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in kinds:
-            raise TfdistError(f"{path}: {_unknown(key, name, kinds)}")
-        if name in seen:
-            raise TfdistError(f"{path}: {key}: given twice; keep one of {name} and {name.replace('_', '-')}")
-        seen.add(name)
+            raise TypeError(_unknown(key, name, kinds))
+        if name in values:
+            raise TypeError(f"{key}: given twice; keep one of {name} and {name.replace('_', '-')}")
+        if name == "checkpoint_every" and type(value) is int:  # a number of steps, or a duration
+            value = str(value)
         try:
-            if name == "checkpoint_every" and type(value) is int:  # a number of steps, or a duration
-                value = str(value)
-            yield name, _env(value) if name == "env" else _of_kind(kinds[name], value)
+            values[name] = _env(value) if name == "env" else _of_kind(kinds[name], value)
         except TypeError as error:
-            raise TfdistError(f"{path}: {key} = {dumps(value, ensure_ascii=False, default=str)}: {error}") from None
+            raise TypeError(f"{key} = {dumps(value, ensure_ascii=False, default=str)}: {error}") from None
+    return values
 
 
 def _unknown(key: str, name: str, kinds: Mapping[str, Any]) -> str:
@@ -248,7 +259,12 @@ def launch(
         check_no_chdir(selection.hosts, copied)
         if copied is not None and not quiet and (verbose or dry_run):
             typer.echo(str(copied), file=options.out)
-        run = partial(run_launch, replace(request, source=source, copy=copied), selection, options)
+        request = replace(request, source=source, copy=copied)
+        act: Act | None = ctx.meta.get(PYTHON_CALL)
+        if act is not None:
+            act(request, selection, options)
+            return
+        run = partial(run_launch, request, selection, options)
         if detach:
             run = partial(launch_detached, run, json=json, quiet=quiet)
         finish(run, until_read=dry_run or json)

@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -19,7 +21,9 @@ from tfdist.jobs.request import Request
 from tfdist.jobs.requeue import requeue, without_sigterm
 from tfdist.jobs.resume_source import claimed, resume_command
 from tfdist.jobs.run import Run, policy_of, run_planned
+from tfdist.launch.agents.inbox import OnMessage
 from tfdist.launch.console.lines import LineOptions, PrefixedLines, can_redraw
+from tfdist.launch.console.notebook import NotebookTable, in_notebook
 from tfdist.launch.console.table import LiveTable
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.policy import Policy
@@ -28,6 +32,7 @@ from tfdist.launch.runs.rundir import RunDir, check_runs_dir, create_run_dir
 from tfdist.launch.schedulers.table import kill_wait_s
 from tfdist.launch.supervision import termination_log
 from tfdist.launch.supervision.metrics import MetricsOptions
+from tfdist.launch.supervision.run_tasks import NOBODY
 from tfdist.launch.this_command import this_command
 from tfdist.models.record import Record
 
@@ -59,6 +64,19 @@ class RunOptions:
         return sys.stderr if self.json else sys.stdout
 
 
+@dataclass(frozen=True)
+class Ran:
+    """A job that has run."""
+
+    planned: Planned
+    options: RunOptions
+    run_dir: RunDir
+    console: PrefixedLines
+    outcome: Outcome
+    record: Record | None
+    """Of the built-in training."""
+
+
 def run_launch(
     request: Request, selection: HostSelection, options: RunOptions, background: Background | None = None
 ) -> int:
@@ -69,6 +87,29 @@ def run_launch(
         selection: its hosts.
         options: how the run is printed and kept.
         background: this process detaches once the tasks are started.
+
+    Raises:
+        TfdistError: no task was started.
+    """
+    ran = run_job(request, selection, options, partial(console_for, background=background))
+    return 0 if ran is None else _show(ran)
+
+
+def run_job(
+    request: Request,
+    selection: HostSelection,
+    options: RunOptions,
+    console_of: Callable[[Planned, RunOptions, RunDir], PrefixedLines],
+    listeners: Mapping[str, OnMessage] = NOBODY,
+) -> Ran | None:
+    """Plan the job and run it; or print the plan, if that is what was asked for: None.
+
+    Args:
+        request: defines the job.
+        selection: its hosts.
+        options: how the run is printed and kept.
+        console_of: prints the lines of the job.
+        listeners: called with every message, by name.
 
     Raises:
         TfdistError: no task was started.
@@ -85,7 +126,7 @@ def run_launch(
                 typer.echo(line, file=options.out)
         if request.dry_run:
             show_plan(planned, fleet, json=options.json, verbose=options.lines.verbose)
-            return 0
+            return None
         if options.burn_s is not None:
             from tfdist.cli.doctor import check_speed  # it imports rich
 
@@ -94,36 +135,36 @@ def run_launch(
         run_dir = create_run_dir(options.runs_dir, options.name)
         planned = plan(replace(request, run_dir=str(run_dir.path.absolute())), machines, before=planned)
         policy = policy_of(policy, planned, options.metrics)
-        console = _console(planned, options, background, run_dir)
+        console = console_of(planned, options, run_dir)
         hosts = elastic_hosts(planned, selection, policy)
-        outcome, record = run_planned(planned, Run(run_dir, policy, console, options.metrics, fleet, hosts))
-    return _show(planned, options, run_dir, console, outcome, record)
+        run = Run(run_dir, policy, console, options.metrics, fleet, hosts, listeners)
+        outcome, record = run_planned(planned, run)
+    return Ran(planned, options, run_dir, console, outcome, record)
 
 
-def _console(planned: Planned, options: RunOptions, background: Background | None, run_dir: RunDir) -> PrefixedLines:
-    """A live table for the built-in training on a terminal, else prefixed lines."""
+def console_for(
+    planned: Planned, options: RunOptions, run_dir: RunDir, background: Background | None = None
+) -> PrefixedLines:
+    """A live table for the built-in training on a terminal, and for every job in a notebook; else prefixed lines."""
     if background is not None:
         background.expect((plan.task.name for plan in planned.job.plans), run_dir)
         return BackgroundLines(background, options.out, sys.stderr, options.lines)
-    tasks = output_tasks(planned.request.output, planned.job)
-    lines = replace(options.lines, tasks=tasks, run_dir=run_dir)
+    lines = replace(options.lines, tasks=output_tasks(planned.request.output, planned.job), run_dir=run_dir)
+    if in_notebook() and not lines.quiet:
+        return NotebookTable(planned.job, options.out, lines)
     if not planned.request.own and not lines.quiet and can_redraw(options.out):
         return LiveTable(planned.job, options.out, lines)
     return PrefixedLines(options.out, sys.stderr, lines)
 
 
-def _show(
-    planned: Planned,
-    options: RunOptions,
-    run_dir: RunDir,
-    console: PrefixedLines,
-    outcome: Outcome,
-    record: Record | None,
-) -> int:
+def _show(ran: Ran) -> int:
     """Print the outcome, leave it for Kubernetes, requeue a Slurm job; returns the exit code."""
+    planned, options, run_dir, outcome, record = ran.planned, ran.options, ran.run_dir, ran.outcome, ran.record
     own, resumed = planned.request.own, planned.request.recovery.resume
     resume = "" if resumed else resume_command(this_command()[1:], run_dir.path, planned.checkpointing, own=own)
-    show_outcome(outcome, record, quiet=options.lines.quiet, json=options.json, resume=resume, is_shown=console.shows)
+    show_outcome(
+        outcome, record, quiet=options.lines.quiet, json=options.json, resume=resume, is_shown=ran.console.shows
+    )
     if run_dir.traces.is_dir() and not options.lines.quiet:
         typer.echo(traces_line(run_dir.traces.absolute()), file=options.out)
     code, reason = (outcome.exit_code, outcome.reason) if record is None else (record.exit_code, record.reason)

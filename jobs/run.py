@@ -1,7 +1,7 @@
 """Runs a planned job, and keeps what it was started with and how it ended."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from tfdist.jobs.checkpoint_source import SavedSpec
@@ -47,6 +47,8 @@ class Run:
     """The agents of its hosts; None: this machine, whose agent starts now."""
     hosts: ElasticHosts | None = None
     """Plan the job again when hosts are lost or join; None: it stays on its hosts."""
+    listeners: Mapping[str, OnMessage] = field(default_factory=dict)
+    """More of them, besides the console and the metrics, by name."""
 
     def note(self, text: str) -> None:
         """Print a line of the launcher."""
@@ -110,7 +112,7 @@ def run_planned(planned: Planned, run: Run) -> tuple[Outcome, Record | None]:
         barrier = Barrier(planned.rendezvous, run)
         try:
             with published(run.metrics, planned.job, writer, run.note) as publish:
-                listeners = {"console": run.console.handle, "metrics": publish}
+                listeners = {"console": run.console.handle, "metrics": publish, **run.listeners}
                 start = _run_program if planned.request.own else _run_training
                 result = start(planned, run, writer, listeners, barrier.wait)
         except TfdistError as error:

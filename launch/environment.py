@@ -11,6 +11,7 @@ from tfdist.launch.json_files import read_input
 _OWN = (
     "TF_GRPC_REUSE_PORT", "TFDIST_SPEC", "TFDIST_STRATEGY_CHOICE", "TFDIST_TASK", "TFDIST_AGENT", "TFDIST_EVENTS_FD",
     "TFDIST_BARRIER_FD", "TFDIST_TURNS", "TFDIST_ATTEMPT", "TFDIST_ARM_DIR", "TFDIST_STACKS_FD", "TFDIST_CHECKPOINTING",
+    "TFDIST_COPY_DIR",
 )  # fmt: skip
 COMPUTED: Mapping[str, str] = {
     "TF_CONFIG": "omit it, or use --inherit tf-config",
@@ -22,6 +23,8 @@ COMPUTED: Mapping[str, str] = {
 SHARED = ("NCCL_", "TF_", "XLA_", "GRPC_")
 """Prefixes of variables that change how TensorFlow computes or communicates, so that all tasks need the same."""
 _OF_TERRAFORM = ("TF_VAR_", "TF_CLI_", "TF_TOKEN_")
+COPY_DIR = "TFDIST_COPY_DIR"
+"""Variable of a task: the folder on its host of the copy that it runs in, or with which its function has come."""
 BARRIER_SECRET = "TFDIST_BARRIER_SECRET"
 """What all tasks of a job that other launchers start must know, on a network that others share."""
 WITHOUT_OPTION = (BARRIER_SECRET, "TFDIST_INDEX", "TFDIST_TERMINATION_LOG", "TFDIST_TEMPLATE")

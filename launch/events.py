@@ -20,6 +20,8 @@ from typing import Any
 from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.str_enum import StrEnum
 
+VALUE = "value"
+"""The event with a part of what a function returns (`values.py`)."""
 SIGNAL = signal.SIGRTMAX - 3
 """Unused by Python, TensorFlow, CUDA and the C library (man 7 signal)."""
 

@@ -347,7 +347,7 @@ def program_of(
     """
     program, *arguments = command
     check = not any(host.chdir or not host.local for host in machines)
-    cwd = str(Path.cwd()) if copy is None else copy.folder
+    cwd = str(Path.cwd()) if copy is None or not copy.folder else copy.folder
     on_path = shutil.which(program) is not None
     is_python = program in ("python", "python3")
     words = tuple(arguments) if is_python else command

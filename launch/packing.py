@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import stat
+import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -83,6 +84,23 @@ def read_copy(path: Path, origin: Origin) -> ProgramCopy:
             return ProgramCopy(origin, {member.name: member.size for member in members}, archive)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(str(error)) from None
+
+
+def with_files(archive: bytes, files: Mapping[str, bytes]) -> bytes:
+    """An archive with these files, too; they replace those that have the first folder of their names."""
+    replaced = {name.partition("/")[0] for name in files}
+
+    def members() -> Iterator[_Member]:
+        if archive:
+            with tarfile.open(fileobj=io.BytesIO(archive)) as old:
+                for member in old:
+                    file = old.extractfile(member) if member.isreg() else None
+                    if member.name.partition("/")[0] not in replaced:
+                        yield member, b"" if file is None else file.read()
+        for name, content in files.items():
+            yield tarfile.TarInfo(name), content
+
+    return _tar(members(), sys.maxsize)[0]
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""A copy of a folder that travels to all hosts, where tasks run in it (`--copy`). `packing.py` makes it."""
+"""What travels to all hosts: a folder, in whose copy tasks run (`--copy`, packed by `packing.py`), and a function that
+tasks call (`function.py`)."""
 
 import os
 from collections.abc import Mapping
@@ -18,17 +19,19 @@ _NAMED = 3
 class Origin:
     """Where a copy comes from."""
 
-    folder: str
-    """An absolute path."""
-    files: int
-    size: int
+    folder: str = ""
+    """An absolute path; empty: only a function travels, and tasks run in the folder itself."""
+    files: int = 0
+    size: int = 0
     """Bytes of all files."""
-    digest: str
+    digest: str = ""
     """SHA-256 of all names, modes and contents; empty: they were not read."""
     commit: str = ""
     """The git commit that was checked out; empty: none."""
     changed: bool = False
     """The folder differs from the commit."""
+    function: str = ""
+    """The name of the function that travels, too; empty: none."""
 
     def __str__(self) -> str:
         """`/home/me/project (git 1a2b3c4d5e6f, changed): 12 files, 34.5 kB`."""
@@ -38,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class ProgramCopy:
-    """The files of a folder as they were when the job was asked for."""
+    """The files of a folder, and a function, as they were when the job was asked for."""
 
     origin: Origin
     sizes: Mapping[str, int] = field(repr=False, compare=False)
@@ -48,11 +51,13 @@ class ProgramCopy:
 
     @property
     def folder(self) -> str:
-        """The absolute path of the folder that was copied."""
+        """`Origin.folder`."""
         return self.origin.folder
 
     def __str__(self) -> str:
         """`copy of /home/me/project: 12 files, 34.5 kB; the largest: data.csv (30 kB), train.py (2 kB)`."""
+        if not self.folder:
+            return f"function {self.origin.function}: {decimal(len(self.archive))}"
         return f"copy of {self.origin}" + (f"; the largest: {largest(self.sizes)}" if self.sizes else "")
 
     def check_file(self, file: str) -> None:

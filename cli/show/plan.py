@@ -33,7 +33,7 @@ def show_plan(planned: Planned, fleet: Fleet | None, *, json: bool, verbose: boo
         return
     for task in tasks:
         cores = ", ".join(map(str, task["cores"])) or "any"
-        copied = "a copy of " if job.copy is not None else ""
+        copied = "a copy of " if job.copy is not None and job.copy.folder else ""
         typer.echo(f"\n{task['task']} on {task['host']}, cores: {cores}, in {copied}{task['cwd']}")
         env = dict(task["env"])
         tf_config = env.pop("TF_CONFIG", None)

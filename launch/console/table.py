@@ -185,38 +185,33 @@ ROWS_BESIDES = 4
 """Lines that are not tasks: header, count of the tasks that are not shown, what is waited for, and an empty one."""
 
 
-class LiveTable(PrefixedLines):
-    """Shows all tasks in a table at the bottom of the terminal."""
+class Table(PrefixedLines):
+    """Shows all tasks in a table, beside their lines. A subclass draws it."""
 
     has_table = True
 
     def __init__(
-        self, job: Job, out: TextIO, options: LineOptions | None = None, now: Callable[[], float] = time.monotonic
+        self,
+        job: Job,
+        out: TextIO,
+        options: LineOptions | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(out, out, options, now)
-        from rich.console import Console
-        from rich.live import Live
-
         self.state = state_of(job)
         self.several_hosts = len(job.hosts) > 1
-        self.console = Console(file=out, highlight=False)
-        self.live = Live(console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self.drawn_at, self.stale = 0.0, False
-        self.drawn: list[str] = []
-        """The lines of the last table."""
 
-    def __enter__(self) -> "LiveTable":
-        self.live.start()
-        self._draw(self.now())
+    def __enter__(self) -> "Table":
+        self.draw(self.now())
         return self
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        self._draw(self.now(), last=True)
-        self.live.stop()
+        self.draw(self.now(), last=True)
 
     def handle(self, message: Message) -> None:
-        """Update the table, or print the tasks' output above it. Any message lets the seconds in the table count on."""
+        """Update the table, or print the tasks' output. Any message lets the seconds in the table count on."""
         super().handle(message)
         now = self.now()
         failed = self.state.failed
@@ -224,14 +219,43 @@ class LiveTable(PrefixedLines):
         due = now - self.drawn_at >= (REFRESH_S if self.stale else TICK_S)
         urgent = isinstance(message, Stopped) or self.state.failed != failed
         if (due or urgent) and not is_behind(self.out):
-            self._draw(now)
+            self.draw(now)
+
+    def draw(self, now: float, last: bool = False) -> None:
+        """Draw the table; `last`: the job has ended."""
+        self.stale, self.drawn_at = False, now
+
+
+class LiveTable(Table):
+    """Shows it at the bottom of the terminal, and the lines above it."""
+
+    def __init__(
+        self, job: Job, out: TextIO, options: LineOptions | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(job, out, options, now)
+        from rich.console import Console
+        from rich.live import Live
+
+        self.console = Console(file=out, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self.drawn: list[str] = []
+        """The lines of the last table."""
+
+    def __enter__(self) -> "Table":
+        self.live.start()
+        return super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.live.stop()
 
     def show(self, text: str, file: TextIO) -> None:
         """Print text above the table."""
         self.console.print(text, end="", markup=False, emoji=False, soft_wrap=True)
 
-    def _draw(self, now: float, last: bool = False) -> None:
-        self.stale, self.drawn_at = False, now
+    def draw(self, now: float, last: bool = False) -> None:
+        """Draw it over the last one."""
+        super().draw(now, last)
         width, height = self.console.size
         wrapped = sum((len(line) - 1) // width for line in self.drawn if line)
         self.out.write("\r\x1b[2K\x1b[A" * wrapped)  # a narrower terminal has more rows than Live will erase

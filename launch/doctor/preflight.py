@@ -15,9 +15,11 @@ from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Note
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor import problems
+from tfdist.launch.environment import COPY_DIR
 from tfdist.launch.errors import ExitCode, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, TaskPlan
+from tfdist.launch.program_copy import ProgramCopy
 
 MEASURE_S = 1.0
 """Seconds of sending: enough for TCP to reach full speed on a local network."""
@@ -261,9 +263,11 @@ def _in_folders(job: Job, fleet: Fleet, on_wait: Callable[[Sequence[Host]], None
     asked = {host: cwd for host, cwd in requested.items() if host.needs_package or host.chdir or script or archive}
     folders = prepare(fleet, asked, script, archive, on_wait)
     raise_problems(fleet.lost.values())
-    if job.copy is not None:
+    if copy := job.copy:
         raise_problems(problems.copy_problem(host, reply.reason) for host, reply in folders.items() if reply.reason)
-        return replace(job, plans=tuple(_in_copy(plan, folders.get(plan.host)) for plan in job.plans)), []
+        job = replace(job, plans=tuple(_in_copy(plan, folders.get(plan.host), copy) for plan in job.plans))
+        if copy.folder:
+            return job, []
     elsewhere = {host: problems.folder_problem(host, folder) for host, folder in folders.items()}
     raise_problems(problem for host, problem in elsewhere.items() if problem and not folders[host].actual)
     raise_problems(problems.script_problems(script, folders) if script else ())
@@ -274,11 +278,14 @@ def _in_folders(job: Job, fleet: Fleet, on_wait: Callable[[Sequence[Host]], None
     return replace(job, plans=plans), list(elsewhere.values())
 
 
-def _in_copy(plan: TaskPlan, folder: messages.Prepared | None) -> TaskPlan:
-    """The task in the copy on its host; as it is in a dry run, which copies nothing."""
+def _in_copy(plan: TaskPlan, folder: messages.Prepared | None, copy: ProgramCopy) -> TaskPlan:
+    """The task in the copy on its host, or only knowing it; as it is in a dry run, which copies nothing."""
     if folder is None or not folder.copied:
         return plan
-    return replace(plan, program=replace(plan.program, cwd=folder.copied, copy_of=folder.actual))
+    program = replace(plan.program, env={**plan.program.env, COPY_DIR: folder.copied})
+    if copy.folder:
+        program = replace(program, cwd=folder.copied, copy_of=folder.actual)
+    return replace(plan, program=program)
 
 
 def _reserve_ports(job: Job, fleet: Fleet, token: str) -> dict[Task, tuple[Host, int]]:

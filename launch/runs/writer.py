@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agents.inbox import Arrival, Message, Note, Restarting
-from tfdist.launch.agents.messages import Heartbeat, Inspected, Output
+from tfdist.launch.agents.messages import Event, Heartbeat, Inspected, Output
+from tfdist.launch.events import VALUE
 from tfdist.launch.job import Job, TaskPlan
 from tfdist.launch.json_files import dumps, replace_file
 from tfdist.launch.policy import LOG_LIMIT
@@ -192,7 +193,7 @@ class RunWriter:
         if isinstance(message, Output):
             self._append(self.run_dir.log(message.task, message.stream, message.attempt), message.text)
         elif not isinstance(message, Heartbeat | Inspected):
-            self._append_event({"kind": type(message).__name__, **asdict(message)})
+            self._append_event({"kind": type(message).__name__, **asdict(_without_data(message))})
 
     def refuse(self, arrival: Arrival) -> None:
         """Record a message about a task that is not on the host that sent it."""
@@ -226,6 +227,13 @@ class RunWriter:
                 self._warned = True
                 what = f"cannot write {path} ({error.strerror}), so the logs of this run will be incomplete"
                 self.warn(f"{what}; free space, or make it writable")
+
+
+def _without_data(message: Message) -> Message:
+    """The message without the bytes of what a function returns, which are for the caller of the launcher."""
+    if isinstance(message, Event) and message.event.get("event") == VALUE:
+        return replace(message, event={name: value for name, value in message.event.items() if name != "data"})
+    return message
 
 
 def describe_plan(job: Job, plan: TaskPlan) -> dict[str, Any]:

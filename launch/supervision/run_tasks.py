@@ -79,7 +79,7 @@ def launch(
                 rejoin.start()
             supervisor.start(started)
             outcome = supervise(supervisor, writer, handlers)
-        written = tuple(written_in_copies(fleet)) if job.copy is not None else ()
+        written = tuple(written_in_copies(fleet)) if job.copy is not None and job.copy.folder else ()
         for channel in fleet.channels.values():
             channel.shield(False)
             channel.send(Finish())

@@ -1,0 +1,286 @@
+"""`tfdist.run` and `tfdist.check`: a function, or a command, started from Python and notebooks."""
+
+import os
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tfdist.cli.command import command_named, usage_sentence
+from tfdist.cli.copied import program_copy
+from tfdist.cli.launch import NOT_KEPT, PYTHON_CALL, checked_values
+from tfdist.cli.run_launch import Ran, RunOptions, console_for, run_job
+from tfdist.cli.show.outcome import failure_block, show_outcome
+from tfdist.cli.show.output import finish_output, never_block
+from tfdist.jobs.host_selection import HostSelection
+from tfdist.jobs.request import Request
+from tfdist.launch.agents.inbox import Message, OnMessage
+from tfdist.launch.agents.messages import Event
+from tfdist.launch.console.job_state import step_values
+from tfdist.launch.console.notebook import in_notebook
+from tfdist.launch.diagnosis.history import Outcome, Status
+from tfdist.launch.diagnosis.outcome_lines import lines_of
+from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
+from tfdist.launch.function import Program, check_program, command_of, with_function
+from tfdist.launch.redact import safe_text
+from tfdist.launch.text import plain
+from tfdist.launch.this_command import carried_out
+from tfdist.launch.values import Received
+from tfdist.models.record import RecordStatus
+from tfdist.models.throughput import throughput
+from tfdist.strategies.options import option_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NOT_HERE = (*NOT_KEPT, "command", "requeue")
+"""Options of `tfdist launch` that are about its own process, its output or a batch job."""
+
+
+class RunFailed(RuntimeError):  # noqa: N818 - the run has failed
+    """A job of `run` has failed. The text says who failed first and why, what to do, and where the logs are."""
+
+    def __init__(self, text: str, outcome: Outcome) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a job of `run` has given."""
+
+    values: Mapping[str, Any]
+    """What the function returned, by the name of the task, as `worker-0`. Tasks that serve others return nothing."""
+    images_per_s: float | None
+    """Throughput of the whole job: of the built-in training; of your own program the median that it reported with
+    `tfdist.measure`, without the window of the first step. None: it reported none."""
+    folder: Path
+    """The folder of the run, with its logs."""
+    outcome: Outcome = field(repr=False)
+
+
+def run(
+    program: Program = (), *, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+) -> Result:
+    """Run a function or a command as every task of a job, as `tfdist launch` does; returns when the job has ended.
+
+    Args:
+        program: a function, or the words of a command. Empty: the built-in training.
+        args: of the function.
+        kwargs: of the function, too.
+        options: those of `tfdist launch`, as in job files: strategy="multiworker", workers=2, hosts=["h1", "h2"],
+            copy=True, checkpoint_every=100, max_restarts=3, env={"A": "1"}, quiet=True.
+
+    Raises:
+        TypeError: there is no such option, or its value is of another type.
+        TfdistError: an option is wrong, the function cannot be sent, or hosts cannot run the job; nothing was started.
+        RunFailed: the job has failed.
+        KeyboardInterrupt: after Ctrl-C, or a notebook's stop button, once the tasks have ended.
+    """
+    _refuse_nested("tfdist.run")
+    check_program(program, args, kwargs)
+    received, rates = Received(), _Rates()
+    with _short_traceback():
+        ran = _run(program, args, kwargs, options, {"values": received.note, "throughput": rates.note})
+    outcome, record = ran.outcome, ran.record
+    if outcome.status is Status.INTERRUPTED and outcome.exit_code > SIGNALS:
+        raise KeyboardInterrupt if outcome.exit_code == ExitCode.INTERRUPTED else SystemExit(outcome.exit_code)
+    if outcome.status is not Status.OK:
+        raise RunFailed(plain(failure_block(outcome.reason, lines_of(outcome))), outcome)
+    if record is not None and record.status is not RecordStatus.OK:
+        raise RunFailed(plain(f"tfdist: {record.reason}\n  logs: {outcome.run_dir}"), outcome)
+    values = received.values()
+    if received.problems:
+        problems = "; ".join(f"{task} {problem}" for task, problem in received.problems.items())
+        raise RunFailed(plain(safe_text(f"tfdist: what a task returned cannot be read: {problems}")), outcome)
+    show_outcome(outcome, record, quiet=ran.options.lines.quiet, json=False)
+    order = [plan.task.name for plan in ran.planned.job.plans]
+    values = {task: values[task] for task in [*order, *values] if task in values}
+    return Result(values, rates.of_job(ran), ran.run_dir.path.absolute(), outcome)
+
+
+def _run(
+    program: Program,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+    listeners: Mapping[str, OnMessage],
+) -> Ran:
+    """Run the job to its end."""
+    command = command_named("launch")
+    words = _words(command, options)
+    if own := command_of(program):
+        words += ["--", *own]
+    ran: list[Ran] = []
+
+    def act(request: Request, selection: HostSelection, how: RunOptions) -> None:
+        if callable(program):
+            request = replace(request, copy=with_function(program, args, kwargs, request.copy))
+        done = run_job(request, selection, how, console_for, listeners)
+        assert done is not None  # not a dry run
+        ran.append(done)
+
+    with carried_out(["tfdist.run", *words]), _streams():
+        try:
+            context = command.make_context("launch", list(words))
+            context.meta[PYTHON_CALL] = act
+            command.invoke(context)
+        except typer.TyperException as error:
+            raise TfdistError(usage_sentence(error, ["launch", *words])) from None
+    return ran[0]
+
+
+def check(
+    program: Program,
+    *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    strategy: Sequence[str] = (),
+    timeout_s: float | None = None,
+    copy: str | bool = False,
+    quiet: bool = False,
+) -> "pd.DataFrame":
+    """Run a function or a command for a few steps under each strategy, as `tfdist check` does, on this machine.
+
+    Args:
+        program: a function, or the words of a command.
+        args: of the function.
+        kwargs: of the function, too.
+        strategy: only these.
+        timeout_s: limit for the first steps of a strategy. None: 60.
+        copy: run in a copy of this folder, or of the named one.
+        quiet: show no progress.
+
+    Returns:
+        A row for each strategy: check (its name), verdict (ok, warning or failed), text, and fix.
+
+    Raises:
+        TypeError: the program is neither.
+        TfdistError: an argument is wrong, or the program cannot be started or sent.
+        KeyboardInterrupt: after Ctrl-C, once all programs have ended.
+    """
+    import pandas as pd
+
+    from tfdist.bench.check import plan_check
+    from tfdist.cli.check import TIMEOUT_S, check_rows, names
+    from tfdist.launch.machine import local_machines
+
+    _refuse_nested("tfdist.check")
+    check_program(program, args, kwargs)
+    if not program:
+        raise TfdistError("tfdist.check: no program; give a function, or the words of a command")
+    with _short_traceback(), _streams():
+        copied = program_copy(_folder(copy), own=True, quiet=quiet)
+        if callable(program):
+            copied = with_function(program, args, kwargs, copied)
+        strategies = names([strategy] if isinstance(strategy, str) else strategy)
+        plan = plan_check(command_of(program), strategies, local_machines(), copied)
+        checked = check_rows(plan, TIMEOUT_S if timeout_s is None else timeout_s, quiet=quiet)
+    if checked.interrupted:
+        raise KeyboardInterrupt
+    rows: pd.DataFrame = pd.DataFrame(map(asdict, checked.rows), columns=["check", "verdict", "text", "fix"])
+    return rows
+
+
+def _refuse_nested(name: str) -> None:
+    task = os.environ.get("TFDIST_TASK")
+    if task is not None:
+        fix = "call it outside, and tfdist.strategies.current() in here"
+        raise TfdistError(f"{name}: this is {task} of a job, which starts no other one; {fix}")
+
+
+def _folder(copy: str | bool | None) -> str | None:
+    """The folder of --copy; None: without."""
+    if isinstance(copy, bool):
+        return "." if copy else None
+    return None if copy is None else str(copy)
+
+
+def _words(command: Any, options: Mapping[str, Any]) -> list[str]:
+    """The words of `tfdist launch` for these options.
+
+    Raises:
+        TypeError: one is wrong.
+    """
+    params = {param.name: param for param in command.params if param.name not in _NOT_HERE}
+    for name in _NOT_HERE:
+        if name in options:
+            raise TypeError(f"tfdist.run: {name} is an option of the command line alone; omit it")
+    given = {name: _plain_value(params.get(name), value) for name, value in options.items() if value is not None}
+    if "copy" in given:
+        given["copy"] = _folder(given["copy"])
+    try:
+        values = checked_values(
+            {name: value for name, value in given.items() if value is not None}, list(params.values())
+        )
+    except TypeError as error:
+        raise TypeError(f"tfdist.run: {error}") from None
+    words: list[str] = []
+    for name, value in values.items():
+        param = params.get(name)
+        if value is False and param is not None and not param.secondary_opts:  # there is no --no-NAME
+            continue
+        words += option_words(name, value)
+    return words
+
+
+def _plain_value(param: Any, value: Any) -> Any:
+    """The value as in a job file: paths are strings, and one string is a list where a list is wanted."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, tuple):
+        value = list(value)
+    wants_list = param is not None and param.type_descriptor.annotation == list[str]
+    return [value] if wants_list and isinstance(value, str) else value
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Print without ever blocking, as commands do; a notebook's output is no file."""
+    if not in_notebook():
+        never_block()
+    try:
+        yield
+    finally:
+        finish_output()
+
+
+@contextmanager
+def _short_traceback() -> Iterator[None]:
+    """Raise without the calls in between, which say nothing to a user."""
+    try:
+        yield
+    except TfdistError as error:
+        if error.exit_code == ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt from None
+        raise error.with_traceback(None) from error.__cause__
+
+
+class _Rates:
+    """The throughput that tasks have reported."""
+
+    def __init__(self) -> None:
+        self.by_task: dict[str, list[float]] = {}
+        """Images/s of each window, as each task knows them of the whole job."""
+
+    def note(self, message: Message) -> None:
+        """Take note of a window."""
+        if isinstance(message, Event) and message.event.get("event") == "step":
+            rate = step_values(message.event)[2]
+            if rate is not None:
+                self.by_task.setdefault(message.task, []).append(rate)
+
+    def of_job(self, ran: Ran) -> float | None:
+        """`Result.images_per_s`."""
+        if ran.record is not None:
+            return throughput(ran.record) if all(rank.windows for rank in ran.record.ranks) else None
+        job = ran.planned.job
+        medians = [statistics.median(rates[1:]) for task in job.leading if len(rates := self.by_task.get(task, [])) > 1]
+        if not medians:
+            return None
+        apart = all(plan.port is None for plan in job.plans)  # tasks without a cluster train independently
+        return sum(medians) if apart else medians[0]

@@ -1,0 +1,122 @@
+"""What a function returns crosses the network without code."""
+
+import json
+import pickle
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdist.launch import values
+from tfdist.launch.values import decode, encode
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+VALUES = st.recursive(
+    SCALARS, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(), each, max_size=3), max_leaves=20
+)
+
+
+@given(VALUES)
+def test_any_json_comes_back_as_it_was(value: Any) -> None:
+    assert decode(encode(value)) == value
+
+
+def test_a_dictionary_that_looks_like_an_array_stays_one() -> None:
+    for value in ({"array": 0}, {"dict": {}}, [{"dict": {"array": 1}}]):
+        assert decode(encode(value)) == value
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32", "complex128", "S3", "U2", ">f8"])
+def test_arrays_keep_type_shape_and_bytes(dtype: str) -> None:
+    array = np.zeros((2, 0, 3) if dtype == "int8" else (2, 3), dtype)
+    array.flat[-1:] = 1
+    found = decode(encode({"a": array.T, "b": [array, np.array(5, dtype)]}))
+    for one, other in ((found["a"], array.T), (found["b"][0], array)):
+        assert one.dtype == other.dtype
+        assert one.flags.writeable
+        np.testing.assert_array_equal(one, other)
+
+
+def test_tuples_become_lists_and_numpy_numbers_python_ones() -> None:
+    found = decode(encode((np.float32(1.5), np.int64(2), np.bool_(True), float("inf"))))
+    assert found == [1.5, 2, True, float("inf")]
+    assert [type(each) for each in found] == [float, int, bool, float]
+
+
+class Model:
+    """As a Keras model is recognized."""
+
+
+Model.__module__ = "tf_keras.src.engine.training"
+
+
+class Tensor:
+    def numpy(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            {"model": type("Sequential", (Model,), {})()},
+            "values['model'] is a Keras model: save it to TFDIST_CHECKPOINT_DIR",
+        ),
+        ([1, Tensor()], r"values[1] is a tests.launch.test_values.Tensor: return its .numpy(), or float() of it"),
+        (
+            {"a": {"b": object()}},
+            "values['a']['b'] is a builtins.object: return numbers, texts, lists, dictionaries and",
+        ),
+        (np.array([object()]), "values is a numpy.ndarray: return numbers, texts, lists"),
+        ({1: 2}, "values has the key 1: make it a text"),
+        (b"bytes", "values is a builtins.bytes: "),
+        ({2}, "values is a builtins.set: "),
+    ],
+)
+def test_anything_else_is_refused_with_its_path(value: Any, message: str) -> None:
+    with pytest.raises(TypeError) as error:
+        encode(value)
+    assert str(error.value).startswith(message)
+
+
+def test_too_large_a_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match=r"^the returned value has 0 MB: write it to TFDIST_ARM_DIR"):
+        encode("x" * 1000)
+
+
+def framed(header: Any, rest: bytes = b"") -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "big") + text + rest
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        pickle.dumps({"loss": 1.0}),
+        framed([]),
+        framed({"value": {"array": 0}, "arrays": []}),
+        framed({"value": {"pickle": "x"}, "arrays": []}),
+        framed({"value": 1, "arrays": [{"dtype": "O", "shape": [1]}]}, bytes(8)),
+        framed({"value": 1, "arrays": [{"dtype": "no", "shape": [1]}]}, bytes(8)),
+        framed({"value": 1, "arrays": [{"dtype": "<f8", "shape": [1 << 40, 1 << 40]}]}, bytes(8)),
+        framed({"value": 1, "arrays": [{"dtype": "<f8", "shape": [-1]}]}, bytes(8)),
+        framed({"value": 1, "arrays": [{"dtype": "V8", "shape": [1]}]}, bytes(8)),
+        framed({"value": 1, "arrays": []}, b"more"),
+        (1 << 60).to_bytes(8, "big") + b"{}",
+        framed("x")[:-1] + b"[" * 200_000,
+    ],
+)
+def test_bytes_of_a_hostile_host_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode(data)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
+    with suppress(ValueError):
+        decode(data)
