@@ -3,20 +3,24 @@
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfdist.bench.options import BenchOptions
     from tfdist.bench.runner import RunnerHooks
+    from tfdist.launch.function import Program
     from tfdist.launch.machine import Machines
 
 
 def run(
     suite: str | Path | None = None,
     *,
-    program: Sequence[str] = (),
+    program: "Program" = (),
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    copy: bool = False,
     arms: Sequence[str] = (),
     rounds: int | None = None,
     turn_s: float | None = None,
@@ -32,7 +36,11 @@ def run(
 
     Args:
         suite: a built-in one, as `cpu` or `convergence`, or a .toml file. None: gpu on a machine with GPUs, else cpu.
-        program: the command line of your own program, to be measured in place of the built-in training.
+        program: a function that calls `tfdist.measure`, or the words of a command that does, to be measured in place
+            of the built-in training.
+        args: of the function.
+        kwargs: of the function, too.
+        copy: run in a copy of this folder.
         arms: only those whose name matches one of these patterns, as `mirrored/*`.
         rounds: turns of each arm; None here and below: the suite's value.
         turn_s: timed seconds of a turn.
@@ -48,6 +56,7 @@ def run(
         The folder, for `load`. An arm that failed has a row with its reason.
 
     Raises:
+        TypeError: the program is neither a function nor words.
         TfdistError: an argument or the suite is wrong, and no process was started; or the first arm that runs measures
             no step, or a result cannot be saved.
         KeyboardInterrupt: after Ctrl-C. The turns so far are in the folder, and reported.
@@ -55,8 +64,14 @@ def run(
     from tfdist.bench.options import BenchOptions
     from tfdist.bench.progress import progress_on
     from tfdist.bench.runner import RunnerHooks
+    from tfdist.launch.function import check_program, command_of, with_function
     from tfdist.launch.machine import local_machines
+    from tfdist.launch.packing import pack
 
+    check_program(program, args, kwargs)
+    copied = pack(".") if copy else None
+    if callable(program):
+        copied = with_function(program, args, kwargs, copied)
     options = BenchOptions(
         suite=None if suite is None else str(suite),
         rounds=rounds,
@@ -68,7 +83,8 @@ def run(
         turn_s=turn_s,
         incarnations=incarnations,
         budget_s=budget_s,
-        program=tuple(program),
+        program=command_of(program),
+        copy=copied,
         explain=explain,
     )
     with progress_on(sys.stdout, quiet) as progress:

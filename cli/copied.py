@@ -44,6 +44,8 @@ def program_copy(
         TfdistError: it cannot be packed, or read.
     """
     kept = source.run.copy if source is not None and source.run is not None else None
+    if kept is not None and not kept.folder:  # only a function, which is given again
+        kept = None
     if folder is None:
         if limit is not None:
             raise TfdistError("--set copy_limit: has no effect without --copy; omit it")

@@ -107,7 +107,7 @@ def run_planned(planned: Planned, run: Run) -> tuple[Outcome, Record | None]:
         saved = SavedSpec(planned.spec, command, planned.checkpointing, None if copy is None else copy.origin)
         writer.save(run.run_dir.launcher, this_launcher().to_json())
         writer.save(run.run_dir.spec, saved.to_json())
-        if copy is not None:
+        if copy is not None and copy.folder:
             writer.save_bytes(run.run_dir.copy, copy.archive)
         barrier = Barrier(planned.rendezvous, run)
         try:

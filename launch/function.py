@@ -19,7 +19,6 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, ClassVar
 
-from tfdist.launch.agent_program.template import module_command
 from tfdist.launch.environment import COPY_DIR
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.program_copy import Origin, ProgramCopy, decimal
@@ -73,7 +72,7 @@ def command_of(program: Program) -> tuple[str, ...]:
     """The command of every task, which may call a function."""
     if not callable(program):
         return tuple(program)
-    return ("python", *module_command("tfdist.launch.function_task", name_of(program)))
+    return ("python", "-m", "tfdist.launch.function_task", name_of(program))
 
 
 def with_function(

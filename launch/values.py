@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from tfdist.launch import events
+from tfdist.launch.agent_program.text import why_refused
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Event
-from tfdist.launch.typed_json import Count, MaxLength, from_json, parse_json
+from tfdist.launch.typed_json import MAX_DEPTH, Count, MaxLength, from_json, parse_json
 
 MOST_BYTES = 256 << 20
 """Of the value of a task."""
@@ -76,7 +77,9 @@ def _described(value: Any) -> str:
     if any("keras" in parent and parent.endswith(".Model") for parent in parents):
         return f"a Keras model: {_FIXES['keras']}"
     fix = _FIXES["tensor"] if hasattr(value, "numpy") else _FIXES[""]
-    return f"a {kind.__module__}.{kind.__qualname__}: {fix}"
+    module = "" if kind.__module__ in ("__main__", "builtins") else f"{kind.__module__}."
+    name = f"{module}{kind.__qualname__}"
+    return f"{'an' if name[0] in 'aeio' else 'a'} {name}: {fix}"
 
 
 def encode(value: Any) -> bytes:
@@ -87,7 +90,12 @@ def encode(value: Any) -> bytes:
         ValueError: it is too large.
     """
     encoder = _Encoder()
-    tree = encoder.tree(value, "values")
+    try:
+        tree = encoder.tree(value, "values")
+    except RecursionError:
+        raise TypeError("values holds itself, or is nested too deeply") from None
+    if refusal := why_refused(tree, MAX_DEPTH):
+        raise TypeError(f"values: {refusal}")
     arrays = [_Array(each.dtype.str, each.shape) for each in encoder.arrays]
     header = json.dumps(asdict(_Header(tree, tuple(arrays)))).encode()
     parts = [len(header).to_bytes(_LENGTH, "big"), header, *(each.tobytes() for each in encoder.arrays)]

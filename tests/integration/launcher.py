@@ -59,11 +59,14 @@ class Launcher:
         self, *arguments: str, env: Mapping[str, str] | None = None, command: str = "launch"
     ) -> "subprocess.Popen[str]":
         """Start a tfdist command with these arguments, and `--ssh` unless they have --transport."""
+        ssh = () if "--transport" in arguments else ("--ssh", str(self.net.ssh))
+        return self.start_program(sys.executable, "-m", "tfdist.cli", command, *ssh, *arguments, env=env)
+
+    def start_program(self, *argv: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+        """Start a program in the hub."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFDIST_", "TF_"))}
-        ssh = () if "--transport" in arguments else ("--ssh", str(self.net.ssh))
-        argv = [sys.executable, "-m", "tfdist.cli", command, *ssh, *arguments]
         process = subprocess.Popen(
             self.net.in_hub(*argv),
             cwd=self.folder,
@@ -87,6 +90,15 @@ class Launcher:
         python = () if "--python" in arguments else ("--python", str(self.python))
         started_at = time.monotonic()
         process = self.start(*python, *arguments, env=env, command=command)
+        out, err = process.communicate(timeout=timeout_s)
+        return Finished(process.returncode, out, err, time.monotonic() - started_at)
+
+    def run_python(self, text: str, timeout_s: float = 60.0) -> Finished:
+        """Run a Python program to its end, in which `HOSTS` are the options that reach h1 and h2."""
+        options = {"hosts": ["h1", "h2"], "ssh": str(self.net.ssh), "python": str(self.python)}
+        path = self.script(f"HOSTS = {options!r}\n{text}", "calls.py")
+        started_at = time.monotonic()
+        process = self.start_program(sys.executable, path)
         out, err = process.communicate(timeout=timeout_s)
         return Finished(process.returncode, out, err, time.monotonic() - started_at)
 

@@ -1,7 +1,9 @@
 """What a function returns crosses the network without code."""
 
+import base64
 import json
 import pickle
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.launch import values
-from tfdist.launch.values import decode, encode
+from tfdist.launch.agent_program.json_lines import to_line
+from tfdist.launch.agent_program.running_task import MAX_EVENT
+from tfdist.launch.agent_program.text import why_refused
+from tfdist.launch.agents.messages import Event
+from tfdist.launch.events import VALUE
+from tfdist.launch.values import Received, decode, encode
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
     SCALARS, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(), each, max_size=3), max_leaves=20
 )
@@ -68,18 +75,30 @@ class Tensor:
         ([1, Tensor()], r"values[1] is a tests.launch.test_values.Tensor: return its .numpy(), or float() of it"),
         (
             {"a": {"b": object()}},
-            "values['a']['b'] is a builtins.object: return numbers, texts, lists, dictionaries and",
+            "values['a']['b'] is an object: return numbers, texts, lists, dictionaries and",
         ),
         (np.array([object()]), "values is a numpy.ndarray: return numbers, texts, lists"),
         ({1: 2}, "values has the key 1: make it a text"),
-        (b"bytes", "values is a builtins.bytes: "),
-        ({2}, "values is a builtins.set: "),
+        (b"bytes", "values is a bytes: "),
+        ({2}, "values is a set: "),
     ],
 )
 def test_anything_else_is_refused_with_its_path(value: Any, message: str) -> None:
     with pytest.raises(TypeError) as error:
         encode(value)
     assert str(error.value).startswith(message)
+
+
+def test_what_json_cannot_hold_is_refused_before_it_is_sent() -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    for value, message in (
+        (2**63, "an integer in it needs more than 64 bits"),
+        ("\ud800", "a text in it is not Unicode"),
+        (itself, "holds itself"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            encode(value)
 
 
 def test_too_large_a_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,3 +139,72 @@ def test_bytes_of_a_hostile_host_are_refused(data: bytes) -> None:
 def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
     with suppress(ValueError):
         decode(data)
+
+
+def part(data: bytes, at: int = 0, size: int | None = None, task: str = "worker-0") -> Event:
+    text = base64.b64encode(data).decode()
+    event = {"event": VALUE, "at": at, "size": len(data) if size is None else size, "data": text}
+    return Event(task, 0.0, event)
+
+
+def sent(value: Any, task: str = "worker-0", size: int = 7) -> Iterator[Event]:
+    data = encode(value)
+    for at in range(0, len(data), size):
+        yield part(data[at : at + size], at, len(data), task)
+
+
+def test_values_come_in_parts_and_a_later_attempt_replaces_them() -> None:
+    received = Received()
+    array = np.arange(100)
+    for message in (
+        *sent({"a": array}),
+        *sent(1, "worker-1"),
+        *list(sent("first", "worker-2"))[:-1],
+        *sent(2, "worker-1"),
+    ):
+        received.note(message)
+    values = received.values()
+    np.testing.assert_array_equal(values["worker-0"]["a"], array)
+    assert values["worker-1"] == 2
+    assert "worker-2" not in values  # it ended while it sent
+    assert received.problems == {}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [part(pickle.dumps({"loss": 1.0}))],
+        [part(b"", size=1)],
+        [part(b"1", at=5)],
+        [part(b"1", at=0, size=9), part(b"1", at=0, size=3), part(b"23", at=1, size=9)],
+        [part(b"123", size=2)],
+        [part(b"1", size=values.MOST_BYTES + 1)],
+        [Event("worker-0", 0.0, {"event": VALUE, "at": 0, "size": 1, "data": "not base64"})],
+    ],
+)
+def test_what_a_hostile_host_sends_is_a_problem_and_no_value(messages: list[Event]) -> None:
+    received = Received()
+    for message in messages:
+        received.note(message)
+    assert received.values() == {}
+    assert list(received.problems) == ["worker-0"]
+
+
+@given(st.lists(st.tuples(st.integers(-2, 20), st.integers(-2, 20), st.binary(max_size=20)), max_size=4))
+def test_any_parts_are_values_or_problems(parts: list[tuple[int, int, bytes]]) -> None:
+    received = Received()
+    for at, size, data in parts:
+        received.note(part(data, at, size))
+    assert set(received.values()) <= {"worker-0"}
+
+
+def test_a_value_is_sent_in_events_that_the_agent_passes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[dict[str, Any]] = []
+    monkeypatch.setattr(values.events, "emit", lambda event, **values: lines.append({"event": event, **values}))
+    values.send("x" * 1_000_000)
+    assert len(lines) == 3
+    assert all(len(to_line(line)) < MAX_EVENT and not why_refused(line, 9) for line in lines)
+    received = Received()
+    for line in lines:
+        received.note(Event("worker-0", 0.0, line))
+    assert received.values() == {"worker-0": "x" * 1_000_000}
