@@ -369,7 +369,8 @@ def gpu_notes(job: Job, hellos: problems.Hellos) -> Iterator[Note]:
     noted = [problems.unseen_gpus(host, hellos[host]) for host in job.hosts]
     for host in job.hosts:
         visible = [plan.program.env.get("CUDA_VISIBLE_DEVICES", "") for plan in job.plans if plan.host == host]
-        noted.append(problems.gpus_in_use(host, hellos[host], dict.fromkeys(",".join(visible).split(","))))
+        gpus = dict.fromkeys(",".join(visible).split(","))
+        noted.append(problems.gpus_in_use(host, hellos[host], gpus, os.getpid()))
     for problem in filter(None, noted):
         yield Note(problem.host, problem.sentence)
 

@@ -101,10 +101,18 @@ def gpu_models(hellos: Hellos) -> dict[Host, tuple[str, ...]]:
     return models
 
 
-def gpus_in_use(host: Host, hello: Mapping[str, Any], gpus: Iterable[str]) -> Problem | None:
-    """Processes that already compute on some of these GPUs; `gpus` are entries of CUDA_VISIBLE_DEVICES."""
+def gpus_in_use(host: Host, hello: Mapping[str, Any], gpus: Iterable[str], launcher: int = 0) -> Problem | None:
+    """Processes that already compute on some of these GPUs.
+
+    Args:
+        host: with the GPUs.
+        hello: its description.
+        gpus: entries of CUDA_VISIBLE_DEVICES.
+        launcher: number of the launcher's process: of a notebook that has used TensorFlow, it may be one of them.
+    """
     positions = [find_gpu(gpu, hello) for gpu in gpus]
     names = {hello["gpu_uuids"][position]: hello["gpu_ids"][position] for position in positions if position is not None}
+    used = [(f"GPU {names[uuid]}", pid) for uuid, pid, _, _ in hello["gpu_processes"] if uuid in names]
     users = [
         f"GPU {names[uuid]} by {program} (pid {pid}, {memory})"
         for uuid, pid, program, memory in hello["gpu_processes"]
@@ -113,6 +121,13 @@ def gpus_in_use(host: Host, hello: Mapping[str, Any], gpus: Iterable[str]) -> Pr
     if not users:
         return None
     fix = "end the other programs, or choose GPUs with CUDA_VISIBLE_DEVICES or with gpus= in the hostfile"
+    taken = [name for name, pid in used if host.local and pid == str(launcher)]
+    if taken:
+        what = f"this process has taken memory of {shortened(taken)}, which tasks may lack"
+        fix = (
+            "import TensorFlow only in the function, or call tf.config.set_visible_devices([], 'GPU') after the import"
+        )
+        return Problem(what, f"restart the kernel, then {fix}", host.name)
     return Problem(f"in use: {shortened(users)}", fix, host.name)
 
 

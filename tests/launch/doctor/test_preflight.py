@@ -1,4 +1,5 @@
 import json
+import os
 import socket
 import sys
 from dataclasses import replace
@@ -99,6 +100,14 @@ def test_a_gpu_in_use_is_a_note_if_a_task_will_see_it():
         planned = plan_job(Shape(roles(worker=workers), True, gpus=True), PROGRAM, machines)
         notes = list(gpu_notes(planned, {H1: hello}))
         assert [(note.host, note.text.partition(", or")[0]) for note in notes] == [("h1", text) for text in texts]
+
+
+def test_a_notebook_that_has_taken_the_memory_of_a_gpu_is_told_so():
+    hello = gpus("A", gpu_processes=[["GPU-0", str(os.getpid()), "python3", "139 GiB"]])
+    for host, words in ((LOCAL, "this process has taken memory of GPU 0"), (H1, "in use: GPU 0 by python3")):
+        planned = plan_job(Shape(roles(worker=1), False, gpus=True), PROGRAM, {host: Machine((0,), ("A",), slots=1)})
+        (note,) = gpu_notes(planned, {host: hello})
+        assert note.text.startswith(words)
 
 
 def test_gpus_that_tensorflow_will_not_see_are_a_note():
