@@ -2,6 +2,7 @@
 
 import os
 import statistics
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +17,7 @@ from tfdist.cli.launch import NOT_KEPT, PYTHON_CALL, checked_values
 from tfdist.cli.run_launch import Ran, RunOptions, console_for, run_job
 from tfdist.cli.show.outcome import failure_block, show_outcome
 from tfdist.cli.show.output import finish_output, never_block
+from tfdist.cli.show.steps import Steps
 from tfdist.jobs.host_selection import HostSelection
 from tfdist.jobs.request import Request
 from tfdist.launch.agents.inbox import Message, OnMessage
@@ -25,7 +27,7 @@ from tfdist.launch.console.notebook import in_notebook
 from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.diagnosis.outcome_lines import lines_of
 from tfdist.launch.errors import SIGNALS, ExitCode, TfdistError
-from tfdist.launch.function import Program, check_program, command_of, with_function
+from tfdist.launch.function import Program, check_program, command_of, name_of, with_function
 from tfdist.launch.redact import safe_text
 from tfdist.launch.text import plain
 from tfdist.launch.this_command import carried_out
@@ -119,7 +121,9 @@ def _run(
 
     def act(request: Request, selection: HostSelection, how: RunOptions) -> None:
         if callable(program):
-            request = replace(request, copy=with_function(program, args, kwargs, request.copy))
+            with Steps(sys.stderr, quiet=how.lines.quiet) as steps:
+                steps.show(f"packing {name_of(program)}")
+                request = replace(request, copy=with_function(program, args, kwargs, request.copy))
         done = run_job(request, selection, how, console_for, listeners)
         assert done is not None  # not a dry run
         ran.append(done)

@@ -68,9 +68,10 @@ def _check_new(folder: str | None, runs_dir: Path, *, may_be_read: bool) -> None
 def _check_same_program(source: CheckpointSource, command: tuple[str, ...]) -> None:
     option = source.option
     if source.run is not None and source.run.command and not command:
-        raise TfdistError(
-            f"{option}: that run ran your own program; give its command again: tfdist launch {option} -- COMMAND"
-        )
+        fix = f"give its command again: tfdist launch {option} -- COMMAND"
+        if source.run.copy is not None and source.run.copy.function:
+            fix = f"give the function again: tfdist.run({source.run.copy.function}, resume=...)"
+        raise TfdistError(f"{option}: that run ran your own program; {fix}")
     if source.run is not None and command and not source.run.command:
         raise TfdistError(f"{option}: that run ran the built-in training; omit the COMMAND")
 

@@ -37,6 +37,7 @@ KINDS: Mapping[Any, str] = {
     list[str]: "list of texts",
 }
 API = (
+    *(f"tfdist.cli.python_api.{name}" for name in ("run", "Result", "RunFailed", "check")),
     "tfdist.strategies.current",
     *(f"tfdist.measure.{name}" for name in tfdist.measure.__all__),
     *(f"tfdist.bench.{name}" for name in tfdist.bench.__all__),
@@ -57,6 +58,7 @@ OF_TASKS = {
     "TFDIST_TURNS": "the task is measured in turns",
     "TFDIST_ATTEMPT": "0, and one more with each restart",
     "TFDIST_ARM_DIR": "folder for what a program of your own writes",
+    "TFDIST_COPY_DIR": "folder that was copied to the task's host, with `--copy` or a function of `tfdist.run`",
     "TFDIST_CHECKPOINTING": "when to save checkpoints and what to continue from, JSON",
     "TFDIST_CHECKPOINT_DIR": "folder of the checkpoints",
     "TFDIST_TRACE_DIR": "folder of the trace, with `--trace`",
