@@ -3,24 +3,24 @@
 import signal
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfdist.bench.options import BenchOptions
     from tfdist.bench.runner import RunnerHooks
-    from tfdist.launch.function import Program
+    from tfdist.launch.function import Runnable
     from tfdist.launch.machine import Machines
 
 
 def run(
-    suite: str | Path | None = None,
+    suite: "str | Path | Callable[..., Any] | None" = None,
     *,
-    program: "Program" = (),
+    program: "Runnable" = (),
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    copy: bool = False,
+    copy: str | bool = False,
     arms: Sequence[str] = (),
     rounds: int | None = None,
     turn_s: float | None = None,
@@ -36,11 +36,12 @@ def run(
 
     Args:
         suite: a built-in one, as `cpu` or `convergence`, or a .toml file. None: gpu on a machine with GPUs, else cpu.
+            Or a function, in place of `program`.
         program: a function that calls `tfdist.measure`, or the words of a command that does, to be measured in place
             of the built-in training.
         args: of the function.
         kwargs: of the function, too.
-        copy: run in a copy of this folder.
+        copy: run in a copy of this folder, or of the named one.
         arms: only those whose name matches one of these patterns, as `mirrored/*`.
         rounds: turns of each arm; None here and below: the suite's value.
         turn_s: timed seconds of a turn.
@@ -56,7 +57,7 @@ def run(
         The folder, for `load`. An arm that failed has a row with its reason.
 
     Raises:
-        TypeError: the program is neither a function nor words.
+        TypeError: the program is neither a function nor words, or its arguments do not fit.
         TfdistError: an argument or the suite is wrong, and no process was started; or the first arm that runs measures
             no step, or a result cannot be saved.
         KeyboardInterrupt: after Ctrl-C. The turns so far are in the folder, and reported.
@@ -64,12 +65,15 @@ def run(
     from tfdist.bench.options import BenchOptions
     from tfdist.bench.progress import progress_on
     from tfdist.bench.runner import RunnerHooks
-    from tfdist.launch.function import check_program, command_of, with_function
+    from tfdist.launch.function import check_call, command_of, folder_of, with_function
     from tfdist.launch.machine import local_machines
     from tfdist.launch.packing import pack
 
-    check_program(program, args, kwargs)
-    copied = pack(".") if copy else None
+    if callable(suite):
+        program, suite = suite, None
+    check_call("tfdist.bench.run", program, args, kwargs)
+    folder = folder_of(copy)
+    copied = None if folder is None else pack(folder)
     if callable(program):
         copied = with_function(program, args, kwargs, copied)
     options = BenchOptions(

@@ -83,14 +83,14 @@ def names(given: Sequence[str]) -> list[StrategyName]:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckReport:
     """What a check has found."""
 
     rows: tuple[CheckResult, ...]
     interrupted: int
     """Number of the signal that ended it; 0: none."""
     folder: Path
-    """Of the logs, which are kept if something failed."""
+    """The folder of the logs, which are kept if something failed."""
 
     @property
     def code(self) -> int:
@@ -98,7 +98,7 @@ class Checked:
         return SIGNALS + self.interrupted if self.interrupted else int(not can_start(self.rows))
 
 
-def check_rows(plan: CheckPlan, timeout_s: float, *, quiet: bool) -> Checked:
+def check_rows(plan: CheckPlan, timeout_s: float, *, quiet: bool) -> CheckReport:
     """Run the programs of a plan; `timeout_s`: until the first steps are trained. `quiet`: show no progress."""
     rows = list[CheckResult]()
     folder = Path(mkdtemp(prefix="tfdist-check-", dir=temporary_root()))
@@ -111,20 +111,20 @@ def check_rows(plan: CheckPlan, timeout_s: float, *, quiet: bool) -> Checked:
     if plan.problem:
         text, _, fix = plan.problem.partition(": call ")
         rows.append(CheckResult("bench", "", Verdict.WARNING, text, f"call {fix}"))
-    checked = Checked(tuple(rows), checker.interrupted, folder)
-    if checked.code == 0:
+    report = CheckReport(tuple(rows), checker.interrupted, folder)
+    if report.code == 0:
         shutil.rmtree(folder, ignore_errors=True)
-    return checked
+    return report
 
 
 def _check(plan: CheckPlan, timeout_s: float, *, json: bool) -> int:
     """Check, and print a row for each strategy; returns the exit code."""
-    checked = check_rows(plan, timeout_s, quiet=json)
+    report = check_rows(plan, timeout_s, quiet=json)
     if json:
-        rows = [asdict(row) for row in checked.rows]
-        typer.echo(dumps({"format": 1, "exit_code": checked.code, "checks": rows}))
+        rows = [asdict(row) for row in report.rows]
+        typer.echo(dumps({"format": 1, "exit_code": report.code, "checks": rows}))
     else:
-        show(checked.rows)
-    if checked.code:
-        typer.echo(f"logs: {checked.folder}", err=True)
-    return checked.code
+        show(report.rows)
+    if report.code:
+        typer.echo(f"logs: {report.folder}", err=True)
+    return report.code

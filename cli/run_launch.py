@@ -65,7 +65,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class Ran:
+class FinishedJob:
     """A job that has run."""
 
     planned: Planned
@@ -74,7 +74,7 @@ class Ran:
     console: PrefixedLines
     outcome: Outcome
     record: Record | None
-    """Of the built-in training."""
+    """That of the built-in training; None: of a program of the user."""
 
 
 def run_launch(
@@ -91,8 +91,8 @@ def run_launch(
     Raises:
         TfdistError: no task was started.
     """
-    ran = run_job(request, selection, options, partial(console_for, background=background))
-    return 0 if ran is None else _show(ran)
+    job = run_job(request, selection, options, partial(console_for, background=background))
+    return 0 if job is None else _show(job)
 
 
 def run_job(
@@ -101,7 +101,7 @@ def run_job(
     options: RunOptions,
     console_of: Callable[[Planned, RunOptions, RunDir], PrefixedLines],
     listeners: Mapping[str, OnMessage] = NOBODY,
-) -> Ran | None:
+) -> FinishedJob | None:
     """Plan the job and run it; or print the plan, if that is what was asked for: None.
 
     Args:
@@ -139,7 +139,7 @@ def run_job(
         hosts = elastic_hosts(planned, selection, policy)
         run = Run(run_dir, policy, console, options.metrics, fleet, hosts, listeners)
         outcome, record = run_planned(planned, run)
-    return Ran(planned, options, run_dir, console, outcome, record)
+    return FinishedJob(planned, options, run_dir, console, outcome, record)
 
 
 def console_for(
@@ -157,13 +157,13 @@ def console_for(
     return PrefixedLines(options.out, sys.stderr, lines)
 
 
-def _show(ran: Ran) -> int:
+def _show(job: FinishedJob) -> int:
     """Print the outcome, leave it for Kubernetes, requeue a Slurm job; returns the exit code."""
-    planned, options, run_dir, outcome, record = ran.planned, ran.options, ran.run_dir, ran.outcome, ran.record
+    planned, options, run_dir, outcome, record = job.planned, job.options, job.run_dir, job.outcome, job.record
     own, resumed = planned.request.own, planned.request.recovery.resume
     resume = "" if resumed else resume_command(this_command()[1:], run_dir.path, planned.checkpointing, own=own)
     show_outcome(
-        outcome, record, quiet=options.lines.quiet, json=options.json, resume=resume, is_shown=ran.console.shows
+        outcome, record, quiet=options.lines.quiet, json=options.json, resume=resume, is_shown=job.console.shows
     )
     if run_dir.traces.is_dir() and not options.lines.quiet:
         typer.echo(traces_line(run_dir.traces.absolute()), file=options.out)

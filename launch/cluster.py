@@ -41,6 +41,12 @@ class Task:
         return f"{self.role}-{self.index}"
 
 
+def task_order(name: str) -> tuple[str, int]:
+    """Sorts names of tasks by role and number: worker-2 before worker-10."""
+    role, _, index = name.rpartition("-")
+    return role, int(index)
+
+
 @dataclass(frozen=True)
 class Cluster:
     """The addresses (`host:port`) of all tasks, by role and in order of index.

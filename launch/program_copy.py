@@ -77,6 +77,10 @@ class ProgramCopy:
         raise TfdistError(f"{file!r} is not in the copy of {shown(self.folder)}: {fix}")
 
 
+NOTHING = ProgramCopy(Origin(), {}, b"")
+"""A copy of no folder, for a function alone."""
+
+
 def decimal(size: int) -> str:
     """`34.5 kB`."""
     from rich import filesize  # a moment, which only copies take

@@ -12,11 +12,12 @@ _entered: list[Sequence[str]] = []
 @contextmanager
 def carried_out(words: Sequence[str]) -> Iterator[None]:
     """Make these words, `tfdist` first, the command line of this process until the context ends."""
-    _entered.append(words)
+    entered = list(words)
+    _entered.append(entered)
     try:
         yield
     finally:
-        _entered.pop()
+        _entered[:] = [each for each in _entered if each is not entered]  # another thread may have entered later
 
 
 def this_command() -> Sequence[str]:

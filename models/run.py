@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tfdist.launch.agents.fleet import Fleet
 from tfdist.launch.agents.inbox import Inbox, Message, OnMessage
 from tfdist.launch.agents.messages import Event
+from tfdist.launch.cluster import task_order
 from tfdist.launch.diagnosis.history import Outcome
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.job import Job
@@ -153,7 +154,7 @@ def hardware(description: Mapping[str, Any]) -> dict[str, Any]:
 def ranks_of(records: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[RankRecord, ...], str]:
     """The valid records by role and index, and the problem of the first invalid one."""
     ranks = []
-    for task in sorted(records, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2]))):
+    for task in sorted(records, key=task_order):
         try:
             ranks.append(replace(from_event(records[task], RankRecord), task=task))
         except ValueError as error:

@@ -11,17 +11,23 @@ if TYPE_CHECKING:
     from tfdist.cli.python_api import run as run
     from tfdist.launch.errors import TfdistError as TfdistError
 else:
+    _MODULES = {
+        **dict.fromkeys(("bench", "measure", "strategies"), ""),
+        **dict.fromkeys(("Result", "RunFailed", "check", "run"), "cli.python_api"),
+        "TfdistError": "launch.errors",
+    }
+    """Where each name is; empty: it is a module."""
 
     def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # what is asked for is imported at its first use
 
-        if name in ("bench", "measure", "strategies"):
-            return import_module(f"tfdist.{name}")
-        if name in ("Result", "RunFailed", "check", "run"):
-            return getattr(import_module("tfdist.cli.python_api"), name)
-        if name == "TfdistError":
-            return import_module("tfdist.launch.errors").TfdistError
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = _MODULES[name]
+        return getattr(import_module(f"tfdist.{module}"), name) if module else import_module(f"tfdist.{name}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES})
 
 
 __version__ = "0.2.0"

@@ -23,3 +23,7 @@ def test_what_programs_call_is_imported_at_its_first_use():
 def test_another_name_is_an_error():
     with pytest.raises(AttributeError, match="module 'tfdist' has no attribute 'stragegies'"):
         tfdist.stragegies  # noqa: B018
+
+
+def test_a_shell_can_complete_what_is_imported_later():
+    assert {"bench", "check", "measure", "run", "RunFailed", "strategies"} <= set(dir(tfdist))

@@ -127,7 +127,7 @@ def gpus_in_use(host: Host, hello: Mapping[str, Any], gpus: Iterable[str], launc
         fix = (
             "import TensorFlow only in the function, or call tf.config.set_visible_devices([], 'GPU') after the import"
         )
-        return Problem(what, f"restart the kernel, then {fix}", host.name)
+        return Problem(what, f"restart it (of a notebook: its kernel), then {fix}", host.name)
     return Problem(f"in use: {shortened(users)}", fix, host.name)
 
 

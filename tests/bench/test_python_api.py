@@ -89,6 +89,13 @@ def test_a_function_is_measured_and_can_be_resumed_by_the_command_line(tmp_path,
     assert len(tfdist.bench.load(folder, rows="turns")) == 3
 
 
+def test_a_function_may_be_the_first_argument(tmp_path):
+    with pytest.raises(TfdistError, match="matches no arm"):
+        tfdist.bench.run(train, args=(16,), arms=["none"], out=tmp_path / "out")
+    with pytest.raises(TypeError, match=r"^tfdist.bench.run: train: missing a required argument: 'examples'"):
+        tfdist.bench.run(train, out=tmp_path / "out")
+
+
 def test_what_is_no_program_is_a_type_error(tmp_path):
     with pytest.raises(TypeError, match="give a function, or the words of a command"):
         tfdist.bench.run(program="python train.py", out=tmp_path / "out")

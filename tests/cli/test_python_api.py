@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tfdist
+import tfdist.bench
 from tests.waiting import wait_until
 from tfdist.cli.command import command_named
 from tfdist.cli.python_api import _words
+from tfdist.launch.diagnosis.history import Outcome, Status
 from tfdist.launch.errors import TfdistError
 
 ONE = {"strategy": "one-device", "quiet": True}
@@ -85,7 +88,7 @@ def test_a_wrong_value_is_the_sentence_of_the_command_line(
         tfdist.run(print, **{"strategy": "one-device", **options})
     assert str(error.value).startswith(sentence)
     assert list(folder.iterdir()) == []
-    assert len(inspect.getinnerframes(error.value.__traceback__)) < 6  # none of those between
+    assert len("".join(traceback.format_exception(error.value)).splitlines()) < 15  # nothing of what lies between
 
 
 def test_a_keyword_wins_over_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +99,28 @@ def test_a_keyword_wins_over_a_variable(monkeypatch: pytest.MonkeyPatch) -> None
         tfdist.run(print, strategy="multiworker", workers=-1)
 
 
+@pytest.mark.parametrize("variable", ["TFDIST_DRY_RUN", "TFDIST_DETACH", "TFDIST_JSON"])
+def test_a_variable_for_the_command_line_is_refused(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(TfdistError, match=f"^{variable}: it is for the command line; unset it for tfdist.run"):
+        tfdist.run(print, **ONE)
+
+
+@pytest.mark.parametrize("timeout_s", ["60", 0, -1.0, float("nan"), float("inf")])
+def test_a_time_limit_is_a_positive_number(timeout_s: Any) -> None:
+    with pytest.raises(TypeError, match=r"^tfdist.check: timeout_s is .*: give a positive number of seconds"):
+        tfdist.check(print, timeout_s=timeout_s)
+
+
+def test_the_exception_can_be_sent_to_another_process() -> None:
+    outcome = Outcome(Status.FAILED, 1, "no luck")
+    error = pickle.loads(pickle.dumps(tfdist.RunFailed("text", outcome)))
+    assert (str(error), error.outcome) == ("text", outcome)
+
+
 def test_a_task_starts_no_other_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFDIST_TASK", "worker-1")
-    for call in (tfdist.run, tfdist.check):
+    for call in (tfdist.run, tfdist.check, tfdist.bench.run):
         with pytest.raises(TfdistError, match=r"this is worker-1 of a job, which starts no other one; call it outside"):
             call(print)
 
@@ -125,6 +147,23 @@ def test_a_lambda_a_command_and_another_thread(folder: Path, capfd: pytest.Captu
     thread.start()
     thread.join(60)
     assert found == [str(folder)]
+
+
+@slow
+def test_two_threads_may_run_jobs_at_the_same_time(folder: Path) -> None:
+    (folder / "two.py").write_text(
+        "import sys, threading, tfdist\n"
+        "def run(name):\n"
+        "    values[name] = tfdist.run(lambda: name, strategy='one-device', name=name).values['worker-0']\n"
+        "if __name__ == '__main__':\n"
+        "    values, out = {}, sys.stdout\n"
+        "    threads = [threading.Thread(target=run, args=(name,)) for name in ('a', 'b')]\n"
+        "    for thread in threads: thread.start()\n"
+        "    for thread in threads: thread.join()\n"
+        "    print(sorted(values.items()), sys.stdout is out)\n"
+    )
+    done = subprocess.run([sys.executable, "two.py"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[('a', 'a'), ('b', 'b')] True"
 
 
 @slow
@@ -162,7 +201,9 @@ def test_a_task_that_sends_a_pickle_is_refused() -> None:
         emit("value", at=0, size=len(base64.b64decode(data)), data=data)
         os._exit(0)
 
-    with pytest.raises(tfdist.RunFailed, match=r"^tfdist: what a task returned cannot be read: worker-0 "):
+    with pytest.raises(
+        tfdist.RunFailed, match=r"^tfdist: what a task returned cannot be read: worker-0: it is not in the form"
+    ):
         tfdist.run(send, **ONE)
 
 

@@ -6,6 +6,7 @@ import linecache
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import threading
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from tfdist.launch import function
 from tfdist.launch.environment import COPY_DIR
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.function import check_program, command_of, with_function
+from tfdist.launch.function import check_call, command_of, with_function
 from tfdist.launch.packing import pack
 from tfdist.launch.program_copy import ProgramCopy
 
@@ -90,21 +91,37 @@ def test_modules_beside_the_program_are_found_and_libraries_are_those_of_the_hos
     for folder in (here, late):
         folder.mkdir()
         (folder / "beside.py").write_text(f"def f(): print('beside {folder.name}')")
-    (late / "alone.py").write_text("")
     monkeypatch.chdir(here)
     monkeypatch.setattr(sys, "path", [str(here), *sys.path, str(late)])
     import beside  # type: ignore[import-not-found]
 
     copy = with_function(beside.f, copy=pack("."))
-    folder = unpacked(copy, tmp_path / "copy")
-    header = json.loads((folder / function._FOLDER / function._HEADER).read_text())
-    assert header["first"][0] == "."
-    assert header["last"][-1] == str(late)
+    folders = json.loads((unpacked(copy, tmp_path / "copy") / function._FOLDER / function._SETUP).read_text())[
+        "folders"
+    ]
+    assert folders["first"][0] == "."
+    assert folders["last"][-1] == str(late)
+    assert not [entry for entries in folders.values() for entry in entries if "site-packages" in entry]
     (here / "beside.py").unlink()
     done = called(copy, tmp_path / "other")
     assert (done.returncode, done.stdout) == (0, "beside here\n"), done.stderr
     assert copy.folder == str(here)
     assert copy.origin.function == "f"
+
+
+def test_the_folder_of_a_notebook_comes_after_pythons_own_modules_and_before_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cmd", "pluggy"):  # of Python, and of an installed package
+        (tmp_path / f"{name}.py").write_text("HERE = True")
+    stdlib = sysconfig.get_path("stdlib")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [stdlib, "", sysconfig.get_path("purelib")])
+    f = local("def f():\n    import cmd, pluggy\n    print(hasattr(cmd, 'HERE'), hasattr(pluggy, 'HERE'))")
+    copy = with_function(f)
+    monkeypatch.undo()
+    done = called(copy, tmp_path / "copy", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "False True\n"), done.stderr
 
 
 def test_a_module_that_a_host_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +178,23 @@ def test_a_second_function_replaces_the_first(tmp_path: Path) -> None:
     assert called(copy, tmp_path / "copy").stdout == "2\n"
 
 
-@pytest.mark.parametrize(("program", "args"), [("python train.py", ()), ([1], ()), (["train.py"], (1,))])
-def test_what_is_no_program_is_a_type_error(program: Any, args: tuple[Any, ...]) -> None:
-    with pytest.raises(TypeError):
-        check_program(program, args, None)
+@pytest.mark.parametrize(
+    ("program", "args", "kwargs", "message"),
+    [
+        ("python train.py", (), None, "the program is 'python train.py': give a function, or the words of a command"),
+        ([1], (), None, "the program is [1]: give a function"),
+        (None, (), None, "the program is None: give a function"),
+        (iter(["train.py"]), (), None, "the program is <list_iterator"),
+        (["train.py"], (1,), None, "args and kwargs are those of a function"),
+        (print, 3, None, "args is 3: give a tuple, as args=(3,)"),
+        (print, "abc", None, "args is 'abc': give a tuple"),
+        (print, (), [1], "kwargs is [1]: give a dictionary"),
+        (print, (), {1: 2}, "kwargs is {1: 2}: give a dictionary"),
+        (local("def f(epochs): pass"), (), None, "f: missing a required argument: 'epochs'"),
+        (local("def f(epochs): pass"), (3,), {"rate": 1}, "f: got an unexpected keyword argument 'rate'"),
+    ],
+)
+def test_what_is_no_call_is_a_type_error(program: Any, args: Any, kwargs: Any, message: str) -> None:
+    with pytest.raises(TypeError) as error:
+        check_call("tfdist.run", program, args, kwargs)
+    assert str(error.value).startswith(f"tfdist.run: {message}")

@@ -16,9 +16,10 @@ from tfdist.launch import values
 from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.agent_program.running_task import MAX_EVENT
 from tfdist.launch.agent_program.text import why_refused
+from tfdist.launch.agents.inbox import Restarting
 from tfdist.launch.agents.messages import Event
 from tfdist.launch.events import VALUE
-from tfdist.launch.values import Received, decode, encode
+from tfdist.launch.values import ReturnedValues, decode, encode
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -41,8 +42,8 @@ def test_arrays_keep_type_shape_and_bytes(dtype: str) -> None:
     array = np.zeros((2, 0, 3) if dtype == "int8" else (2, 3), dtype)
     array.flat[-1:] = 1
     found = decode(encode({"a": array.T, "b": [array, np.array(5, dtype)]}))
-    for one, other in ((found["a"], array.T), (found["b"][0], array)):
-        assert one.dtype == other.dtype
+    for one, other in ((found["a"], array.T), (found["b"][0], array), (found["b"][1], np.array(5, dtype))):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
         assert one.flags.writeable
         np.testing.assert_array_equal(one, other)
 
@@ -78,6 +79,8 @@ class Tensor:
             "values['a']['b'] is an object: return numbers, texts, lists, dictionaries and",
         ),
         (np.array([object()]), "values is a numpy.ndarray: return numbers, texts, lists"),
+        (np.ma.array([1.0], mask=[True]), "values is a numpy.ma.MaskedArray: return numbers, texts"),
+        (np.array(["2026-01-01"], "M8[D]"), "values is a numpy.ndarray: return numbers, texts, lists"),
         ({1: 2}, "values has the key 1: make it a text"),
         (b"bytes", "values is a bytes: "),
         ({2}, "values is a set: "),
@@ -101,9 +104,14 @@ def test_what_json_cannot_hold_is_refused_before_it_is_sent() -> None:
             encode(value)
 
 
+def test_long_lists_are_to_be_arrays() -> None:
+    with pytest.raises(ValueError, match=r"^values: it has more than 1,000,000 values besides arrays: return lists"):
+        encode([0] * 1_000_001)
+
+
 def test_too_large_a_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "MOST_BYTES", 1000)
-    with pytest.raises(ValueError, match=r"^the returned value has 0 MB: write it to TFDIST_ARM_DIR"):
+    with pytest.raises(ValueError, match=r"^values has 0 MB: write it to TFDIST_ARM_DIR"):
         encode("x" * 1000)
 
 
@@ -125,6 +133,11 @@ def framed(header: Any, rest: bytes = b"") -> bytes:
         framed({"value": 1, "arrays": [{"dtype": "<f8", "shape": [1 << 40, 1 << 40]}]}, bytes(8)),
         framed({"value": 1, "arrays": [{"dtype": "<f8", "shape": [-1]}]}, bytes(8)),
         framed({"value": 1, "arrays": [{"dtype": "V8", "shape": [1]}]}, bytes(8)),
+        framed({"value": 1, "arrays": [{"dtype": "M8[s/0]", "shape": [1]}]}, bytes(8)),  # numpy ends the process for it
+        framed({"value": 1, "arrays": [{"dtype": "<U4000000000", "shape": [0]}]}),
+        framed({"value": 1, "arrays": [{"dtype": "|u1", "shape": [1 << 60] * 20_000}]}),
+        framed({"value": [[]] * 1_000_001, "arrays": []}),
+        framed({"value": 1, "arrays": [{"dtype": "|u1", "shape": []}] * 400_000}, bytes(400_000)),
         framed({"value": 1, "arrays": []}, b"more"),
         (1 << 60).to_bytes(8, "big") + b"{}",
         framed("x")[:-1] + b"[" * 200_000,
@@ -154,7 +167,7 @@ def sent(value: Any, task: str = "worker-0", size: int = 7) -> Iterator[Event]:
 
 
 def test_values_come_in_parts_and_a_later_attempt_replaces_them() -> None:
-    received = Received()
+    received = ReturnedValues()
     array = np.arange(100)
     for message in (
         *sent({"a": array}),
@@ -168,6 +181,8 @@ def test_values_come_in_parts_and_a_later_attempt_replaces_them() -> None:
     assert values["worker-1"] == 2
     assert "worker-2" not in values  # it ended while it sent
     assert received.problems == {}
+    received.note(Restarting(1, ("worker-0",), whole=False, reason=""))
+    assert set(received.values()) == {"worker-1"}
 
 
 @pytest.mark.parametrize(
@@ -183,16 +198,25 @@ def test_values_come_in_parts_and_a_later_attempt_replaces_them() -> None:
     ],
 )
 def test_what_a_hostile_host_sends_is_a_problem_and_no_value(messages: list[Event]) -> None:
-    received = Received()
+    received = ReturnedValues()
     for message in messages:
         received.note(message)
     assert received.values() == {}
     assert list(received.problems) == ["worker-0"]
 
 
+def test_all_tasks_together_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "MOST_BYTES_OF_JOB", 100)
+    received = ReturnedValues()
+    for task in ("worker-0", "worker-1"):
+        received.note(part(encode("x" * 20), task=task))
+    assert set(received.values()) == {"worker-0"}
+    assert "the values of all tasks have more than" in received.problems["worker-1"]
+
+
 @given(st.lists(st.tuples(st.integers(-2, 20), st.integers(-2, 20), st.binary(max_size=20)), max_size=4))
 def test_any_parts_are_values_or_problems(parts: list[tuple[int, int, bytes]]) -> None:
-    received = Received()
+    received = ReturnedValues()
     for at, size, data in parts:
         received.note(part(data, at, size))
     assert set(received.values()) <= {"worker-0"}
@@ -204,7 +228,7 @@ def test_a_value_is_sent_in_events_that_the_agent_passes_on(monkeypatch: pytest.
     values.send("x" * 1_000_000)
     assert len(lines) == 3
     assert all(len(to_line(line)) < MAX_EVENT and not why_refused(line, 9) for line in lines)
-    received = Received()
+    received = ReturnedValues()
     for line in lines:
         received.note(Event("worker-0", 0.0, line))
     assert received.values() == {"worker-0": "x" * 1_000_000}

@@ -79,7 +79,7 @@ def test_importing_the_package_imports_no_pandas():
 @pytest.mark.slow
 def test_the_example_of_the_docs_runs_and_prints_what_they_say():
     root = Path(__file__).parents[3]
-    docs = (root / "docs" / "your-program.md").read_text()
+    docs = (root / "docs" / "python.md").read_text()
     example, _, printed = docs.partition("From a folder that is already measured:\n\n")[2].partition("\nprints\n")
     assert "tfdist.bench.load(" in example
     code = textwrap.dedent(example)
