@@ -46,6 +46,7 @@ from tfdist.launch.supervision import metrics
 from tfdist.launch.supervision.run_tasks import launch
 from tfdist.launch.supervision.straggler_watch import JUDGE_S
 from tfdist.launch.text import has_controls
+from tfdist.launch.values import ReturnedValues
 from tfdist.models.run import evaluations_in
 from tfdist.strategies.options import StrategyName
 
@@ -142,6 +143,7 @@ def launch_heard(folder: Path, port: int) -> Callable[..., Outcome]:
         hosts: None,
         before_start: Callable[[Inbox], None],
     ) -> Outcome:
+        returned = ReturnedValues()
         with ExitStack() as stack:
             screens = [stack.enter_context(terminal(folder / f"terminal-{number}")) for number in range(3)]
             table = stack.enter_context(LiveTable(job, screens[0]))
@@ -157,8 +159,11 @@ def launch_heard(folder: Path, port: int) -> Callable[..., Outcome]:
                 "evaluations": lambda message: list(evaluations_in(message)),
                 "watch": straggler_watch(),
                 "scrape": scrapes(port),
+                "values": returned.note,
             }
-            return launch(job, writer, policy, everybody, fleet=fleet, hosts=hosts, before_start=before_start)
+            outcome = launch(job, writer, policy, everybody, fleet=fleet, hosts=hosts, before_start=before_start)
+        returned.values()
+        return outcome
 
     return launched
 

@@ -1,5 +1,6 @@
 """Any messages of a played host: no listener fails, and the launcher ends without a traceback, in little memory and time."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -89,10 +90,42 @@ STEP = st.fixed_dictionaries(
     },
 )
 """Steps as a task sends them, of which some values are odd."""
-EVENT = STEP | st.builds(
-    lambda name, values: {**values, "event": name},
-    st.sampled_from(EVENTS),
-    st.dictionaries(st.sampled_from(FIELDS), VALUES),
+
+
+def framed(header: Any, arrays: bytes) -> dict[str, Any]:
+    """The event with a value as `values.send` writes it."""
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "big") + text + arrays
+    return {"event": "value", "at": 0, "size": len(data), "data": base64.b64encode(data).decode()}
+
+
+ARRAY = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(["<f4", "|u1", "|O", "M8[s/0]", "<U4000000000", "V8", "f4,f4", ""]) | TEXTS,
+        "shape": st.lists(st.integers(0, 4) | NUMBERS, max_size=3) | LEAVES,
+    }
+)
+RETURNED = st.builds(
+    framed,
+    st.fixed_dictionaries(
+        {
+            "value": VALUES | st.just({"array": 0}) | st.builds(lambda each: {"dict": {"a": each}}, VALUES),
+            "arrays": st.lists(ARRAY, max_size=2) | LEAVES,
+        }
+    ),
+    st.binary(max_size=16),
+) | st.fixed_dictionaries(
+    {"event": st.just("value"), "at": st.integers(-1, 3) | LEAVES, "size": st.integers(-1, 9) | LEAVES, "data": TEXTS}
+)
+"""What functions return, mostly almost right."""
+EVENT = (
+    STEP
+    | RETURNED
+    | st.builds(
+        lambda name, values: {**values, "event": name},
+        st.sampled_from(EVENTS),
+        st.dictionaries(st.sampled_from(FIELDS), VALUES),
+    )
 )
 
 
