@@ -49,6 +49,7 @@ def compare(runs: Path) -> Table:
     """Time each pair in turns, after one warm-up turn."""
     pairs = {
         REFERENCE: ([PYTHON, "-c", REFERENCE], list(NO_OP), ""),
+        "import tfdist": ([PYTHON, "-c", "import tfdist"], list(NO_OP), ""),
         "tfdist --help": ([TFDIST, "--help"], list(NO_OP), "0.16 s"),
         "2 no-op tasks": (launch_command(2, runs), shell_command(2), "0.56 s"),
         "16 no-op tasks": (launch_command(16, runs), shell_command(16), "0.78 s"),
