@@ -79,6 +79,7 @@ def test_cells_modules_beside_the_notebook_and_failures(kernel: Kernel, tmp_path
     assert "cli/launch.py" not in text
 
 
+@pytest.mark.thorough
 def test_the_stop_button_ends_the_job(kernel: Kernel, tmp_path: Path) -> None:
     manager, client = kernel
     run_cell(client, "import time, tfdist\ndef sleep():\n    print('sleeping', flush=True)\n    time.sleep(600)")

@@ -208,6 +208,7 @@ def test_a_task_that_sends_a_pickle_is_refused() -> None:
 
 
 @slow
+@pytest.mark.thorough
 def test_throughput_is_that_of_the_job_and_check_gives_rows() -> None:
     def train() -> None:
         import time

@@ -3,6 +3,8 @@
 import signal
 import sys
 
+import pytest
+
 from tests.waiting import wait_until
 
 VALUES = """
@@ -71,6 +73,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_exceptions_have_their_traceback_and_restarts_work(launcher):
     done = launcher.run_python(FAILURES, timeout_s=120)
     assert done.code == 0, done.err
