@@ -294,10 +294,7 @@ def _reserve_ports(job: Job, fleet: Fleet, token: str) -> dict[Task, tuple[Host,
     Raises:
         TfdistError: a host is lost, or a port cannot be reserved.
     """
-    with_port: dict[Host, list[TaskPlan]] = {host: [] for host in job.hosts}
-    for plan in job.plans:
-        if plan.port is not None:
-            with_port[plan.host].append(plan)
+    with_port = {host: [plan for plan in plans if plan.port is not None] for host, plans in job.plans_on.items()}
     ports = {host: tuple(plan.port or 0 for plan in of_host) for host, of_host in with_port.items() if of_host}
     reserved, refused = reserve(fleet, ports, token)
     raise_problems(fleet.lost.values())
@@ -361,14 +358,14 @@ def gpu_notes(job: Job, hellos: problems.Hellos) -> Iterator[Note]:
     """Notes on GPUs: of other models than on the first host, that TensorFlow will not see, or that are in use."""
     found = problems.gpu_models({host: hellos[host] for host in job.hosts})
     models = {host: ", ".join(names) for host, names in found.items() if names}
+    first = next(iter(models), None)
     for host in models:
-        first = next(iter(models))
-        if models[host] != models[first]:
+        if first is not None and models[host] != models[first]:
             text = f"its GPUs are {models[host]}, those of {first.name} {models[first]}: {problems.SLOWEST}"
             yield Note(host.name, text)
     noted = [problems.unseen_gpus(host, hellos[host]) for host in job.hosts]
-    for host in job.hosts:
-        visible = [plan.program.env.get("CUDA_VISIBLE_DEVICES", "") for plan in job.plans if plan.host == host]
+    for host, plans in job.plans_on.items():
+        visible = [plan.program.env.get("CUDA_VISIBLE_DEVICES", "") for plan in plans]
         gpus = dict.fromkeys(",".join(visible).split(","))
         noted.append(problems.gpus_in_use(host, hellos[host], gpus, os.getpid()))
     for problem in filter(None, noted):

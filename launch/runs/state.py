@@ -159,16 +159,20 @@ def _safe(value: Any) -> Any:
     return with_texts(value, safe)
 
 
-class _Plan(TypedDict):
+class _TaskFields(TypedDict):
     task: str
     host: str
+
+
+class _PlanFields(TypedDict):
+    tasks: tuple[_TaskFields, ...]
 
 
 def tasks_of(run_dir: RunDir, limit: int = LARGEST) -> Mapping[str, str]:
     """Each task's host, in the order of the plan; empty before there is one, or if it has more than `limit` bytes."""
     with suppress(ValueError):
-        plans = from_json(read_json(run_dir.cluster, limit), tuple[_Plan, ...])
-        return dict(_safe([[plan["task"], plan["host"]] for plan in plans]))
+        plan = from_json(read_json(run_dir.cluster, limit), _PlanFields)
+        return dict(_safe([[each["task"], each["host"]] for each in plan["tasks"]]))
     return {}
 
 

@@ -312,7 +312,7 @@ def test_escapes_in_a_runs_files_are_not_shown(tmp_path):
     run_dir = RunDir(tmp_path / "20260101T120000Z-\x1b[31m")
     hostile = "a\x1b]0;title\x07b"
     save_json(run_dir.launcher, replace(this_launcher(), host=hostile).to_json())
-    save_json(run_dir.cluster, [{"task": hostile, "host": hostile}])
+    save_json(run_dir.cluster, {"tasks": [{"task": hostile, "host": hostile}]})
     found = read_run(run_dir)
     assert (found.name, found.launcher.host) == ("20260101T120000Z-", "ab")
     assert tasks_of(run_dir) == {"ab": "ab"}
