@@ -117,6 +117,8 @@ class _Connecting:
                 self._give_up(time.monotonic())
 
     def _start_waiting(self) -> None:
+        if not self.not_before:
+            return
         policy = self.fleet.policy
         logins = Counter(host.gateway for host in self.late_at)
         now = time.monotonic()

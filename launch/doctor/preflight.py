@@ -2,7 +2,7 @@
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,7 +11,7 @@ from tfdist.launch.agent_program import system
 from tfdist.launch.agents import messages
 from tfdist.launch.agents.bootstrap import package_text
 from tfdist.launch.agents.channel import Channel
-from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.agents.fleet import Fleet, OnWait
 from tfdist.launch.agents.inbox import Note
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor import problems
@@ -66,7 +66,7 @@ def prepare(
     folders: Mapping[Host, str],
     script: str = "",
     archive: bytes = b"",
-    on_wait: Callable[[Sequence[Host]], None] = lambda _: None,
+    on_wait: OnWait = lambda _: None,
 ) -> dict[Host, messages.Prepared]:
     """Send tfdist to hosts that may lack it, and find out in which folder tasks run, and which `script` is in it.
 
@@ -79,16 +79,22 @@ def prepare(
         archive: the copy that tasks run in, for hosts that do not have it yet.
         on_wait: see `Fleet.ask`.
     """
-    package = package_text() if any(host.needs_package for host in folders) else ""
-    requests = {
-        host: messages.Prepare(package if host.needs_package else "", cwd, not host.chdir, script, bool(archive))
-        for host, cwd in folders.items()
-    }
+    requests = {host: messages.Prepare(cwd, not host.chdir, script, bool(archive)) for host, cwd in folders.items()}
+    _send_package(channel for host, channel in fleet.channels.items() if host in folders and host.needs_package)
     if archive:
         _send_copy([channel for host, channel in fleet.channels.items() if host in folders], archive)
     seconds = fleet.policy.start_timeout_s + len(archive) / SLOWEST_LINK
     answers = fleet.ask(requests, "unpack the copy" if archive else "unpack tfdist", seconds, on_wait)
     return {host: answer for host, answer in answers.items() if isinstance(answer, messages.Prepared)}
+
+
+def _send_package(channels: Iterable[Channel]) -> None:
+    """Send tfdist where it was not sent yet. It has a megabyte, so all share one in memory."""
+    missing = [channel for channel in channels if not channel.has_package]
+    line = messages.encode(messages.Package(package_text())) if missing else b""
+    for channel in missing:
+        channel.send_encoded(line)
+        channel.has_package = True
 
 
 def _send_copy(channels: Iterable[Channel], archive: bytes) -> None:
@@ -206,7 +212,7 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
 
 
 def preflight(
-    job: Job, fleet: Fleet, needs_tensorflow: bool, on_wait: Callable[[Sequence[Host]], None] = lambda _: None
+    job: Job, fleet: Fleet, needs_tensorflow: bool, on_wait: OnWait = lambda _: None
 ) -> tuple[Job, tuple[Note, ...]]:
     """Check the hosts, send them the copy of the program's folder, and reserve ports.
 
@@ -251,7 +257,7 @@ def _check_packages(fleet: Fleet, needs_tensorflow: bool) -> Problem | None:
     return keras
 
 
-def _in_folders(job: Job, fleet: Fleet, on_wait: Callable[[Sequence[Host]], None]) -> tuple[Job, list[Problem | None]]:
+def _in_folders(job: Job, fleet: Fleet, on_wait: OnWait) -> tuple[Job, list[Problem | None]]:
     """The job in the folders that its hosts have, or in copies; and where that is another folder than here.
 
     Raises:

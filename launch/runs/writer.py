@@ -193,7 +193,7 @@ class RunWriter:
         if isinstance(message, Output):
             self._append(self.run_dir.log(message.task, message.stream, message.attempt), message.text)
         elif not isinstance(message, Heartbeat | Inspected):
-            self._append_event({"kind": type(message).__name__, **asdict(_without_data(message))})
+            self._append_event({"kind": type(message).__name__, **vars(_without_data(message))})
 
     def refuse(self, arrival: Arrival) -> None:
         """Record a message about a task that is not on the host that sent it."""

@@ -131,7 +131,7 @@ class FakeFleet:
     def __init__(self, one, other):
         self.hellos = {host: {**gpus(), **hello} for host, hello in ((LOCAL, one), (REMOTE, other))}
         self.behind_s = dict.fromkeys(self.hellos, 0.0)
-        self.lost = {}
+        self.lost, self.channels = {}, {}
         self.policy = Policy()
 
     def ask(self, requests, what, limit_s, on_wait=None):
