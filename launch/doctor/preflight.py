@@ -1,6 +1,7 @@
 """Checks the hosts of a job before its tasks start, and raises the problems of the first check that fails."""
 
 import base64
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -8,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tfdist.launch.agent_program import system
+from tfdist.launch.agent_program.probe import MAX_THREADS
 from tfdist.launch.agents import messages
 from tfdist.launch.agents.bootstrap import package_text
 from tfdist.launch.agents.channel import Channel
@@ -20,11 +22,12 @@ from tfdist.launch.errors import ExitCode, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, TaskPlan
 from tfdist.launch.program_copy import ProgramCopy
+from tfdist.launch.text import shortened
 
 MEASURE_S = 1.0
 """Seconds of sending: enough for TCP to reach full speed on a local network."""
 ALL_PAIRS = 64
-"""Number of tasks above which a task dials the next one in the ring, the first and the servers only."""
+"""Number of tasks above which a task dials only those that it connects to in TensorFlow."""
 PART = 3 << 18
 """Bytes of an archive in one message."""
 SLOWEST_LINK = 125_000
@@ -143,7 +146,8 @@ def dial(
         source: messages.Dial(tuple((target.address, port) for target, port in pairs), token, dial_s)
         for source, pairs in targets.items()
     }
-    answers = fleet.ask(requests, "dial the other hosts", dial_s * 2 + fleet.policy.start_timeout_s)
+    rounds = math.ceil(max(map(len, targets.values()), default=1) / MAX_THREADS)  # all of one host may be unreachable
+    answers = fleet.ask(requests, "dial the other hosts", rounds * dial_s * 2 + fleet.policy.start_timeout_s)
     return {
         (source, target, port): reason
         for source, answer in answers.items()
@@ -238,6 +242,7 @@ def preflight(
     _check_links(fleet, targets, endpoints, token)
     close_probes(fleet, targets)
     notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *elsewhere])]
+    notes += _not_dialled(job, targets)
     if keras is not None:
         notes.append(Note(problems.ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
     job = job.with_ports({task.name: port for task, (_, port) in endpoints.items()})
@@ -379,25 +384,66 @@ def gpu_notes(job: Job, hellos: problems.Hellos) -> Iterator[Note]:
 
 
 def dial_targets(job: Job) -> dict[Host, tuple[Task, ...]]:
-    """The tasks that each host must reach: those its own tasks talk to, including tasks on the same host.
+    """The tasks that each host must reach: those its own tasks connect to, including tasks on the same host.
 
-    Up to `ALL_PAIRS` tasks dial each other; of more, each dials the next in the ring, the first and the parameter
-    servers. Workers that serve a chief do not talk to each other. Empty if all hosts are this machine.
+    Up to `ALL_PAIRS` tasks dial each other, of more those that `_peers` names. Workers that serve a chief do not
+    connect to each other. Empty if all hosts are this machine.
     """
     hosts = {plan.task: plan.host for plan in job.plans if plan.port is not None}
     tasks = list(hosts)
     if all(host.local for host in job.hosts) or not tasks:
         return {}
-    ring = dict(zip(tasks, [*tasks[1:], tasks[0]], strict=True))
-    servers = [task for task in tasks if job.roles[task.role].serves and not job.roles[task.role].computes]
+    peers = dict.fromkeys(tasks, tasks) if len(tasks) <= ALL_PAIRS else _peers(job, tasks)
     targets: dict[Host, dict[Task, None]] = {host: {} for host in job.hosts}
-    for source in tasks:
-        others = tasks if len(tasks) <= ALL_PAIRS else [tasks[0], ring[source], *servers]
-        role = job.roles[source.role]
+    for source, others in peers.items():
+        role, dialled = job.roles[source.role], targets[hosts[source]]
         for other in others:
             if source == other or source.role != other.role or not (role.serves and role.computes):
-                targets[hosts[source]][other] = None
+                dialled[other] = None
     return {host: tuple(others) for host, others in targets.items() if others}
+
+
+def _peers(job: Job, tasks: list[Task]) -> dict[Task, list[Task]]:
+    """The tasks that each task connects to in TensorFlow.
+
+    All connect to the first one, which has the coordination service or is the chief, and to the parameter servers; and
+    these to all: who receives a tensor connects to the task that has it. Leading tasks also exchange gradients.
+    """
+    hubs = _hubs(job, tasks)
+    leading = [task for task in tasks if job.roles[task.role].leads]
+    peers = {task: list(tasks if task in hubs else hubs) for task in tasks}
+    for rank, task in enumerate(leading):
+        peers[task] += [leading[other] for other in ring_peers(rank, len(leading))]
+    return peers
+
+
+def _hubs(job: Job, tasks: Sequence[Task]) -> dict[Task, None]:
+    servers = [task for task in tasks if job.roles[task.role].serves and not job.roles[task.role].computes]
+    return dict.fromkeys((tasks[0], *servers))
+
+
+def ring_peers(rank: int, number: int) -> Iterable[int]:
+    """The ranks that one of `number` ranks connects to in collectives: rank 0 to all, in which it reports failures.
+
+    The others connect to rank 0, to their neighbours in the ring (TensorFlow receives from the one before, and so
+    connects to it; NCCL connects to the next one), and to their parent in the binary tree of a broadcast.
+    Source: ring_alg.cc and hierarchical_tree_broadcaster.cc in tensorflow/core/common_runtime.
+    """
+    return range(number) if rank == 0 else (0, rank - 1, (rank + 1) % number, (rank - 1) // 2)
+
+
+def _not_dialled(job: Job, targets: Mapping[Host, Sequence[Task]]) -> Iterator[Note]:
+    """A note if leading tasks are too many to try all links between them."""
+    hosts = {plan.task: plan.host.name for plan in job.plans if plan.port is not None}
+    if len(hosts) <= ALL_PAIRS or len(job.leading) < 2 or not targets:
+        return
+    every = len(targets) * (len(targets) - 1)
+    tried = sum(len({hosts[task] for task in tasks} - {host.name}) for host, tasks in targets.items())
+    if tried < every:
+        hubs = shortened(hosts[task] for task in _hubs(job, list(hosts)))
+        what = f"to and from {hubs}, along the ring of the tasks and the tree of their broadcasts"
+        others = "the others, which NCCL or your program may use, were not"
+        yield Note("tfdist", f"{tried:,} of {every:,} links between hosts were tried, {what}; {others}")
 
 
 def with_free_ports(job: Job) -> Job:
