@@ -287,6 +287,17 @@ def test_what_was_not_tried_is_a_note():
         assert [note.text for note in notes] == texts
 
 
+def test_tfdist_is_sent_to_each_host_once_and_is_in_memory_once():
+    planned, sent = spread(worker=3), []
+    network = Network(planned)
+    for channel in network.channels.values():
+        channel.has_package, channel.send_encoded = False, sent.append
+    for _ in range(2):  # as for a restart on other hosts
+        preflight(planned, network, needs_tensorflow=True)
+    assert len(sent) == 3
+    assert sent[0] is sent[1] is sent[2]
+
+
 # --- with real agents; two on this machine stand in for two hosts
 
 ONE, TWO, THREE = (Host(name, "127.0.0.1", python=sys.executable) for name in ("one", "two", "three"))
