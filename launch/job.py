@@ -183,12 +183,12 @@ class Job:
         return on_host
 
     @cached_property
-    def leading(self) -> "TaskNames":
+    def leading(self) -> TaskNames:
         """Names of the tasks whose exits with code 0 end the job. They run the training loop and measure it."""
         return TaskNames(plan.task.name for plan in self.plans if self.roles[plan.task.role].leads)
 
     @cached_property
-    def following(self) -> "TaskNames":
+    def following(self) -> TaskNames:
         """Names of the tasks that end some time after the leading ones."""
         return TaskNames(plan.task.name for plan in self.plans if self.roles[plan.task.role].follows)
 
@@ -198,7 +198,7 @@ class Job:
         return any(plan.program.reports_steps for plan in self.plans)
 
     @cached_property
-    def serving(self) -> "TaskNames":
+    def serving(self) -> TaskNames:
         """Names of the tasks that the leading ones need until they have exited."""
         return TaskNames(plan.task.name for plan in self.plans if self.roles[plan.task.role].serves)
 
