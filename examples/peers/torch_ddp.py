@@ -3,7 +3,8 @@
 tfdist launch --strategy external --workers 2 -- python examples/peers/torch_ddp.py
 tfdist bench --suite examples/peers/peers.toml
 
-gloo on CPUs; one GPU was tried; NCCL, with a GPU for each process, was not run on hardware.
+gloo on CPUs; one GPU was tried. Not run on hardware: NCCL, with a GPU for each process; CUDA graphs, which the modes
+reduce-overhead and max-autotune of --compile use; --mixed bfloat16.
 """
 
 import argparse
@@ -81,22 +82,34 @@ def connect():
     return rank, len(workers)
 
 
-def main():
-    """Train until the launcher has measured enough, or `--steps`."""
+def arguments():
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--batch", type=int, default=16, help="of each process")
     parser.add_argument("--side", type=int, default=96, help="of the square images, pixels")
-    parser.add_argument("--mixed", action="store_true", help="compute in float16 where that is safe")
-    parser.add_argument("--compile", action="store_true", help="compile the model")
+    types, modes = ("float16", "bfloat16"), ("default", "reduce-overhead", "max-autotune")
+    parser.add_argument(
+        "--mixed", nargs="?", const="float16", choices=types, help="compute in float16 or this type where that is safe"
+    )
+    parser.add_argument(
+        "--compile", nargs="?", const="default", choices=modes, help="compile the model, in this mode of torch.compile"
+    )
     parser.add_argument("--channels-last", action="store_true", help="memory format of images and weights")
     parser.add_argument(
         "--bucket-mb", type=float, help="gradients after which an all-reduce starts; default: PyTorch's"
     )
     parser.add_argument("--bucket-view", action="store_true", help="gradient_as_bucket_view and static_graph")
-    parser.add_argument("--fused", action="store_true", help="update all weights in one kernel")
+    parser.add_argument(
+        "--fused", action="store_true", help="update all weights in one kernel; default: PyTorch's, on GPUs foreach"
+    )
     parser.add_argument("--float16", action="store_true", help="exchange gradients in float16")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    """Train until the launcher has measured enough, or `--steps`."""
+    options = arguments()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.set_flush_denormal(True)  # as TensorFlow does; else a third slower
     torch.backends.cuda.matmul.allow_tf32 = True  # as TensorFlow does; convolutions use it by default
@@ -116,8 +129,9 @@ def main():
         if options.float16:
             model.register_comm_hook(None, default_hooks.fp16_compress_hook)
     if options.compile:
-        model = torch.compile(model)
-    scaler = torch.amp.GradScaler(device.type, enabled=options.mixed)
+        model = torch.compile(model, mode=options.compile)
+    mixed = getattr(torch, options.mixed or "float16")
+    scaler = torch.amp.GradScaler(device.type, enabled=options.mixed == "float16")  # bfloat16 has the range of float32
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=options.fused or None)
     torch.manual_seed(1 + rank)
     shape = (options.batch, 3, options.side, options.side)
@@ -126,7 +140,7 @@ def main():
     losses = []
     for _ in tfdist.measure.steps(range(options.steps), examples=ranks * options.batch):
         optimizer.zero_grad(set_to_none=not options.bucket_view)
-        with torch.autocast(device.type, torch.float16, enabled=options.mixed):
+        with torch.autocast(device.type, mixed, enabled=options.mixed is not None):
             loss = nn.functional.cross_entropy(model(images), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)

@@ -22,6 +22,7 @@ REFUSED = {
     "stacks ": "no stacks: it has ended",
     "--suite cpu --export": "a dry run measures nothing",
     "logical_gpus": "cuts one GPU, and 0 GPUs can be used",
+    "NCCL_HOSTID": "--communication nccl needs GPUs, and none was found",
     "--resume last": "has trained 20 of 20 steps",
     "--resume last --": "ran the built-in training",
     "--preset reference": "is not prepared in",
