@@ -1,12 +1,12 @@
 """One launch on N hosts, measured from the command to its failure."""
 
 import json
-import os
 import re
 import resource
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ START_S = 600.0
 END_S = 300.0
 DESCRIPTORS = 10
 """Open files for each host, of the launcher and of the fleet, at most."""
+COUNTED = re.compile(rb'"(?:kind|event)": ?"(Started|step)"')
 LAST_LINES = 5
 """Lines of the launcher that a message about its failure quotes."""
 
@@ -67,16 +68,17 @@ class Figures:
     named_right: bool
     commit: str
     files: Mapping[str, int]
-    """Bytes of each file of the run; of events.jsonl until all tasks were started, and of the failure."""
+    """Bytes of each file of the run; the events without steps, and those of a step of each task."""
 
 
 class EventsTail:
-    """Counts kinds of lines in the run's events.jsonl as it grows."""
+    """Counts lines in the run's events.jsonl as it grows: starts of tasks, and steps."""
 
     def __init__(self, runs: Path) -> None:
         self.runs = runs
-        self.counts = {"Started": 0, "step": 0}
-        self.size = 0
+        self.counts, self.bytes = Counter[str](), Counter[str]()
+        """By what a line is about: `Started`, `step`, or empty for all else."""
+        self._read = 0
         self._rest = b""
 
     @property
@@ -89,13 +91,15 @@ class EventsTail:
         if self.run_dir is None:
             return
         with suppress(FileNotFoundError), (self.run_dir / "events.jsonl").open("rb") as file:
-            file.seek(self.size)
+            file.seek(self._read)
             data = file.read()
-            self.size += len(data)
+            self._read += len(data)
             *lines, self._rest = (self._rest + data).split(b"\n")
-            for kind in self.counts:
-                pattern = re.compile(rb'"(?:kind|event)": ?"%s"' % kind.encode())
-                self.counts[kind] += sum(pattern.search(line) is not None for line in lines)
+            for line in lines:
+                found = COUNTED.search(line)
+                kind = found[1].decode() if found else ""
+                self.counts[kind] += 1
+                self.bytes[kind] += len(line) + 1
 
 
 @dataclass
@@ -241,7 +245,7 @@ def _measure(
 ) -> Figures:
     launch.wait_for("Started", hosts, START_S)
     started_s, cpu_start_s = time.time() - launch.begun, launch.cpu_s()
-    fleet_s, started_bytes = fleet_cpu_s(), launch.events.size
+    fleet_s = fleet_cpu_s()
     launch.wait_for("step", 2 * hosts, START_S)  # every task reports
     before, steps, at = launch.cpu_s(), launch.events.counts["step"], time.monotonic()
     launch.wait(lambda: time.monotonic() >= at + training_s, "the end of the measurement", 2 * training_s)
@@ -250,8 +254,6 @@ def _measure(
     steps = launch.events.counts["step"] - steps
     runs = ["--runs-dir", str(launch.events.runs)]
     answers = [_answer(launch, [*words, *runs]) for words in (["logs", "last"], ["runs"], ["stacks", "last"])]
-    launch.events.read()
-    training_bytes = launch.events.size
     culprit = f"worker-{hosts // 2}"
     failed_at = fail(culprit)
     with suppress(LaunchError):
@@ -281,11 +283,7 @@ def _measure(
         named=str(named),
         named_right=named == culprit,
         commit=this_commit(ROOT),
-        files={
-            "events.jsonl, start": started_bytes,
-            "events.jsonl, failure": launch.events.size - training_bytes,
-            **_sizes(run_dir),
-        },
+        files={**_sizes(run_dir), **_sizes_of_events(launch.events, hosts)},
     )
 
 
@@ -305,12 +303,18 @@ def _answer(launch: Launch | None, words: list[str]) -> float:
     return seconds
 
 
+def _sizes_of_events(events: EventsTail, hosts: int) -> dict[str, int]:
+    """Bytes of events.jsonl, whose size depends on the length of the run."""
+    steps = hosts * events.bytes["step"] // events.counts["step"]
+    rest = sum(events.bytes.values()) - events.bytes["step"]
+    return {"events.jsonl, a step of each task": steps, "events.jsonl, all else": rest}
+
+
 def _sizes(run_dir: Path) -> dict[str, int]:
-    """Bytes of each file of a run but the events, whose number depends on its length; those of all logs together."""
-    sizes: dict[str, int] = {}
-    for path in sorted(run_dir.rglob("*")):
+    """Bytes of each file of a run but the events; each kind of log of all tasks together."""
+    sizes = Counter[str]()
+    for path in run_dir.rglob("*"):
         inside = path.relative_to(run_dir)
         if path.is_file() and inside.name != "events.jsonl":
-            name = "logs of the tasks" if os.sep in str(inside) else inside.name
-            sizes[name] = sizes.get(name, 0) + path.stat().st_size
-    return sizes
+            sizes[f"{inside.name} of all tasks" if len(inside.parts) > 1 else inside.name] += path.stat().st_size
+    return dict(sizes)

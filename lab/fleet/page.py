@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from lab.fleet.measure import Figures
+from lab.fleet.task import CONSEQUENCE_S
 from tfdist.bench.report.figures.pictures import to_png
 from tfdist.bench.report.section import Chart
 
@@ -61,7 +62,7 @@ PAGE = """# What the launcher costs with many hosts
 
 ## Files of a run
 
-Bytes. The events grow with the length of a run as well, by one line for each step that a task reports.
+Bytes. events.jsonl grows with the length of the run as well, by a line for each step that a task reports.
 
 {files}
 
@@ -173,7 +174,7 @@ def _paint(axes: Axes, rows: Sequence[Figures]) -> None:
         "CPU time of the launcher until then, s": [row.cpu_start_s for row in rows],
         "cores of the launcher, all report": [row.cores_training for row in rows],
         "one failure named, s": [row.named_s for row in rows],
-        "files of the run, MB": [sum(row.files.values()) / 1e6 for row in rows],
+        "files of the run with one step of each task, MB": [sum(row.files.values()) / 1e6 for row in rows],
         "peak memory, 100 MB": [row.memory_mb / 100 for row in rows],
     }
     for marker, (name, values) in zip("os^vDP", lines.items(), strict=True):
@@ -211,7 +212,7 @@ def write(rows: Sequence[Figures], out: Path, delay_s: float, notes: Sequence[st
     shown = [row for row in rows if row.agents == "played" and row.delay_s == delay_s]
     wrong = [f"{row.named} with {row.hosts:,} hosts" for row in shown if not row.named_right]
     named = f"Named wrong: {', '.join(wrong)}." if wrong else "It was named with each number of hosts."
-    method = NOTES.format(fit_from=FIT_FROM, aim_hosts=AIM_HOSTS, consequence=1.0, named=named)
+    method = NOTES.format(fit_from=FIT_FROM, aim_hosts=AIM_HOSTS, consequence=CONSEQUENCE_S, named=named)
     alt = f"{', '.join(f'{row.hosts:,} hosts: all tasks started in {row.started_s:.1f} s' for row in shown)}"
     chart = Chart("scale", "The launcher's cost over hosts", alt, lambda axes: _paint(axes, shown), pd.DataFrame())
     page = PAGE.format(

@@ -48,6 +48,8 @@ class PlayedHost:
     """Bytes of the program that are still to come; None: its length is unknown yet."""
     reader: LineReader = field(default_factory=LineReader)
     unsent: bytearray = field(default_factory=bytearray)
+    waits: bool = False
+    """The launcher does not read: the rest is sent once the pipe has room."""
     last_sent: float = 0.0
     task: str = ""
     """The task that runs, or the last one that did."""
@@ -68,7 +70,7 @@ class PlayedHost:
 
 
 class PlayedFleet:
-    """The event loop. `fail` may be called from any thread."""
+    """The event loop. `fail` and `stop` may be called from any thread."""
 
     def __init__(self, folder: Path, names: Sequence[str], delay_s: float) -> None:
         """Play the hosts of these names, each of which answers after `delay_s`; `folder` gets a FIFO for each."""
@@ -104,22 +106,25 @@ class PlayedFleet:
         self._requests.append(task)
         os.write(self._waker, b"\0")
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Let `run` end."""
         self._requests.append(None)
         os.write(self._waker, b"\0")
 
     def run(self) -> None:
-        """Play until `close` was called; then end the processes that the launcher has started for the hosts."""
+        """Play until `stop` was called; then end the processes that the launcher has started for the hosts."""
         try:
             while self._turn():
                 self.cpu_s = time.thread_time()
         finally:
             for host in list(self._hosts.values()):
                 self._end(host)
-            self._poll.close()
-            for descriptor in (self._announced, self._wake, self._waker):
-                os.close(descriptor)
+
+    def close(self) -> None:
+        """Close what `run` has used, after its end."""
+        self._poll.close()
+        for descriptor in (self._announced, self._wake, self._waker):
+            os.close(descriptor)
 
     def _turn(self) -> bool:
         until = self._due[0][0] if self._due else None
@@ -184,16 +189,16 @@ class PlayedFleet:
     def _flush(self, host: PlayedHost) -> None:
         if host.name not in self._hosts:
             return
-        blocked = False
         try:
             del host.unsent[: os.write(host.sink, host.unsent)]
         except BlockingIOError:
-            blocked = True
+            pass
         except BrokenPipeError:
             self._end(host)
             return
-        with suppress(FileExistsError, FileNotFoundError):  # it is registered while there is something to write
-            if blocked or host.unsent:
+        if bool(host.unsent) != host.waits:
+            host.waits = not host.waits
+            if host.waits:
                 self._poll.register(host.sink, select.EPOLLOUT)
             else:
                 self._poll.unregister(host.sink)
@@ -280,5 +285,6 @@ def played(folder: Path, names: Sequence[str], delay_s: float) -> Iterator[Playe
     try:
         yield fleet
     finally:
-        fleet.close()
+        fleet.stop()
         thread.join()
+        fleet.close()
