@@ -1,6 +1,7 @@
 """One launch on N hosts, measured from the command to its failure."""
 
 import json
+import os
 import re
 import resource
 import subprocess
@@ -27,6 +28,8 @@ END_S = 300.0
 DESCRIPTORS = 10
 """Open files for each host, of the launcher and of the fleet, at most."""
 COUNTED = re.compile(rb'"(?:kind|event)": ?"(Started|step)"')
+MOST_ERROR = 500
+"""Characters at the end of what a command that fails has printed."""
 LAST_LINES = 5
 """Lines of the launcher that a message about its failure quotes."""
 
@@ -56,16 +59,21 @@ class Figures:
     """Steps that the launcher wrote down per second meanwhile."""
     memory_mb: float
     """Peak, resident."""
-    logs_s: float
-    """Answer of `tfdist logs`, `runs` and `stacks` while the tasks run, and of `runs NAME` after their end."""
-    runs_s: float
-    stacks_s: float
-    run_s: float
-    named_s: float
-    """From the failure of a task to the exit of the launcher."""
+    logs_s: float | None
+    """Answer of `tfdist logs`, `runs` and `stacks` while the tasks run, and of `runs NAME` after their end; None: it
+    failed."""
+    runs_s: float | None
+    stacks_s: float | None
+    run_s: float | None
+    named_s: float | None
+    """From the failure of a task to the exit of the launcher; None: it did not exit."""
     named: str
     """The task that the outcome blames; the one that has failed is in the middle of the list."""
     named_right: bool
+    problems: str
+    """What has failed, `; ` between them."""
+    load: float
+    """Load average of the machine before the launch."""
     commit: str
     files: Mapping[str, int]
     """Bytes of each file of the run; the events without steps, and those of a step of each task."""
@@ -109,6 +117,7 @@ class Launch:
     process: subprocess.Popen[bytes]
     begun: float
     """When its command was started, in seconds since 1970."""
+    load: float
     output: Path
     events: EventsTail
     peak_bytes: int = 0
@@ -132,6 +141,14 @@ class Launch:
                 raise LaunchError(f"not within {seconds:g} s: {what}")
             self.note_memory()
             time.sleep(POLL_S)
+
+    def exits(self, seconds: float) -> bool:
+        """Wait for its exit; returns False if it does not within that time."""
+        until = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < until:
+            self.note_memory()
+            time.sleep(POLL_S)
+        return self.process.poll() is not None
 
     def wait_for(self, kind: str, number: int, seconds: float) -> None:
         """Wait until events.jsonl has so many lines of a kind."""
@@ -174,11 +191,12 @@ def launched(hosts: int, transport: str, folder: Path) -> Iterator[Launch]:
     options = ["--strategy", "multiworker", "--hostfile", str(hostfile), "--transport", transport]
     program = [PYTHON, "-S", str(Path(task.__file__).relative_to(ROOT)), str(folder / "fail")]
     argv = [TFDIST, "launch", *options, "--runs-dir", str(runs), "--", *program]
+    load = os.getloadavg()[0]
     with output.open("wb") as file:
         begun = time.time()
         process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
     try:
-        yield Launch(process, begun, output, EventsTail(runs))
+        yield Launch(process, begun, load, output, EventsTail(runs))
     finally:
         process.terminate()
         try:
@@ -197,7 +215,7 @@ def measure_played(hosts: int, delay_s: float, training_s: float) -> Figures:
     """A launch on played hosts. `training_s`: seconds over which the CPU time of the training is measured.
 
     Raises:
-        LaunchError: it did not start, or did not fail.
+        LaunchError: it did not start.
     """
     allow(hosts)
     with tempfile.TemporaryDirectory(prefix="tfdist-fleet-") as name:
@@ -219,7 +237,7 @@ def measure_real(hosts: int, training_s: float) -> Figures:
     """The same with real agents and tasks, all on this machine.
 
     Raises:
-        LaunchError: it did not start, or did not fail.
+        LaunchError: it did not start.
     """
     allow(hosts)
     with tempfile.TemporaryDirectory(prefix="tfdist-fleet-") as name:
@@ -253,18 +271,25 @@ def _measure(
     launch.events.read()
     steps = launch.events.counts["step"] - steps
     runs = ["--runs-dir", str(launch.events.runs)]
-    answers = [_answer(launch, [*words, *runs]) for words in (["logs", "last"], ["runs"], ["stacks", "last"])]
+    problems: list[str] = []
+
+    def answer(*words: str) -> float | None:
+        seconds, problem = _answer([*words, *runs])
+        problems.extend([problem] if problem else [])
+        return seconds
+
+    logs_s, runs_s, stacks_s = answer("logs", "last"), answer("runs"), answer("stacks", "last")
     culprit = f"worker-{hosts // 2}"
     failed_at = fail(culprit)
-    with suppress(LaunchError):
-        launch.wait(lambda: launch.process.poll() is not None, "its exit", END_S)
-    named_s = time.time() - failed_at
+    ended = launch.exits(END_S)
+    named_s = time.time() - failed_at if ended else None
     if launch.process.poll() != task.FAILED:
-        raise LaunchError(f"exit code {launch.process.poll()}, not {task.FAILED}: {launch.last_lines()}")
+        problems.append(f"the launcher's exit code is {launch.process.poll()}: {launch.last_lines()}")
     launch.events.read()
     run_dir = launch.events.run_dir
     assert run_dir is not None
-    named = json.loads((run_dir / "outcome.json").read_bytes())["culprit"]
+    named = _named(run_dir)
+    run_s = answer("runs", "last")
     return Figures(
         agents=agents,
         hosts=hosts,
@@ -275,32 +300,35 @@ def _measure(
         cores_training=used / passed,
         steps_per_s=steps / passed,
         memory_mb=launch.peak_bytes / 1e6,
-        logs_s=answers[0],
-        runs_s=answers[1],
-        stacks_s=answers[2],
-        run_s=_answer(None, ["runs", "last", *runs]),
+        logs_s=logs_s,
+        runs_s=runs_s,
+        stacks_s=stacks_s,
+        run_s=run_s,
         named_s=named_s,
-        named=str(named),
+        named=named,
         named_right=named == culprit,
+        problems="; ".join(problems),
+        load=launch.load,
         commit=this_commit(ROOT),
         files={**_sizes(run_dir), **_sizes_of_events(launch.events, hosts)},
     )
 
 
-def _answer(launch: Launch | None, words: list[str]) -> float:
-    """Seconds that a command of tfdist takes.
-
-    Raises:
-        LaunchError: it fails.
-    """
+def _answer(words: list[str]) -> tuple[float | None, str]:
+    """Seconds that a command of tfdist takes; None and why, if it fails."""
     start = time.perf_counter()
     done = subprocess.run([TFDIST, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
-    if done.returncode != 0:
-        raise LaunchError(f"tfdist {' '.join(words[:2])}: exit code {done.returncode}: {done.stderr[-500:]}")
-    if launch is not None:
-        launch.note_memory()
-    return seconds
+    if done.returncode == 0:
+        return seconds, ""
+    return None, f"tfdist {' '.join(words[:2])}: exit code {done.returncode}: {done.stderr[-MOST_ERROR:].strip()}"
+
+
+def _named(run_dir: Path) -> str:
+    """The task that the outcome blames; empty if there is none."""
+    with suppress(OSError):
+        return str(json.loads((run_dir / "outcome.json").read_bytes())["culprit"])
+    return ""
 
 
 def _sizes_of_events(events: EventsTail, hosts: int) -> dict[str, int]:

@@ -48,6 +48,7 @@ QUANTITIES = (
 BESIDE = (
     Quantity("steps that the launcher wrote down per second", lambda each: each.steps_per_s, "{:,.0f}"),
     Quantity("CPU time of the played hosts until the start, s", lambda each: each.fleet_cpu_s),
+    Quantity("load average of the machine before the launch", lambda each: each.load, "{:.1f}"),
 )
 PAGE = """# What the launcher costs with many hosts
 
@@ -93,14 +94,18 @@ def load(path: Path) -> list[Figures]:
 
 
 def _from_row(row: dict[str, str]) -> Figures:
-    texts = {"agents", "named", "commit"}
+    texts = {"agents", "named", "problems", "commit"}
     parse: dict[str, Callable[[str], object]] = {
-        **{each.name: str if each.name in texts else float for each in fields(Figures)},
+        **{each.name: str if each.name in texts else _number for each in fields(Figures)},
         "hosts": int,
         "named_right": "True".__eq__,
         "files": json.loads,
     }
     return Figures(**{name: parse[name](text) for name, text in row.items()})  # type: ignore[arg-type]
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
 
 
 def save(rows: Sequence[Figures], path: Path) -> None:
@@ -212,6 +217,7 @@ def write(rows: Sequence[Figures], out: Path, delay_s: float, notes: Sequence[st
     shown = [row for row in rows if row.agents == "played" and row.delay_s == delay_s]
     wrong = [f"{row.named} with {row.hosts:,} hosts" for row in shown if not row.named_right]
     named = f"Named wrong: {', '.join(wrong)}." if wrong else "It was named with each number of hosts."
+    problems = [f"{row.hosts:,} hosts: {row.problems}" for row in shown if row.problems]
     method = NOTES.format(fit_from=FIT_FROM, aim_hosts=AIM_HOSTS, consequence=CONSEQUENCE_S, named=named)
     alt = f"{', '.join(f'{row.hosts:,} hosts: all tasks started in {row.started_s:.1f} s' for row in shown)}"
     chart = Chart("scale", "The launcher's cost over hosts", alt, lambda axes: _paint(axes, shown), pd.DataFrame())
@@ -224,7 +230,7 @@ def write(rows: Sequence[Figures], out: Path, delay_s: float, notes: Sequence[st
         python=platform.python_version(),
         verdict=verdict(shown),
         table=table(shown, (*QUANTITIES, *BESIDE)),
-        notes="\n".join([method, *(f"- {note}" for note in notes)]),
+        notes="\n".join([method, *(f"- {note}" for note in (*problems, *notes))]),
         files=table(shown, file_quantities(shown), with_aim=False),
         alt=alt,
         real=comparison(rows),

@@ -30,6 +30,8 @@ ROW = Figures(
     named_s=4.0,
     named="worker-500",
     named_right=True,
+    problems="",
+    load=0.5,
     commit="commit abc",
     files={"cluster.json": 1000, "outcome.json": 2000},
 )
@@ -50,7 +52,7 @@ def test_slopes_are_exponents_of_the_number_of_hosts_from_100_on():
 
 
 def test_rows_survive_the_file_and_new_ones_replace_old_ones_of_the_same_launch(tmp_path):
-    rows = [ROW, replace(ROW, hosts=10, agents="real", delay_s=0.0)]
+    rows = [ROW, replace(ROW, hosts=10, agents="real", stacks_s=None, problems="tfdist stacks: exit code 1")]
     save(rows, tmp_path / "scale.csv")
     assert load(tmp_path / "scale.csv") == rows
     assert merged([ROW, replace(ROW, hosts=10)], [replace(ROW, started_s=1.0)]) == [
@@ -71,7 +73,7 @@ def test_five_hosts_are_played_to_the_failure_of_one(tmp_path, monkeypatch, caps
     monkeypatch.setattr(sys, "argv", ["scale", "5", "--training", "1", "--delay", "0.05", "--out", str(tmp_path)])
     assert main() == 0, capsys.readouterr().err
     (row,) = load(tmp_path / "scale.csv")
-    assert (row.hosts, row.named, row.named_right) == (5, "worker-2", True)
+    assert (row.hosts, row.named, row.named_right, row.problems) == (5, "worker-2", True, "")
     assert row.steps_per_s == pytest.approx(5, rel=0.5)
     assert all(value > 0 for value in (row.started_s, row.cpu_start_s, row.memory_mb, row.named_s, row.stacks_s))
     names = {"cluster.json", "outcome.json", "stacks.txt of all tasks", "events.jsonl, a step of each task"}
