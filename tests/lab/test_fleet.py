@@ -11,7 +11,8 @@ import pytest
 from lab.fleet.__main__ import main
 from lab.fleet.measure import Figures
 from lab.fleet.page import load, merged, save, slope, verdict
-from lab.fleet.played import PlayedHost
+from lab.fleet.played import START, PlayedHost, parsed
+from tfdist.launch.agents.messages import Heartbeat, Start, encode
 
 ROW = Figures(
     agents="played",
@@ -43,6 +44,13 @@ def test_a_played_host_reads_the_messages_after_the_agents_program():
         host = PlayedHost("h1", 0, 1)
         parts = [stream[at : at + size] for at in range(0, len(stream), size)]
         assert [line for part in parts for line in host.lines(part)] == [b'{"kind": "one"}', b'{"kind": "two"}']
+
+
+def test_a_start_is_read_without_its_environment():
+    start = Start("worker-7", ("python",), {"TF_CONFIG": '{"task": {"type": "worker"}}'}, "/", (), None, attempt=2)
+    assert START.match(encode(start))
+    assert parsed(encode(start)) == {"kind": "start", "task": "worker-7", "attempt": 2}
+    assert parsed(encode(Heartbeat(1.0))) == {"kind": "heartbeat", "time": 1.0}
 
 
 def test_slopes_are_exponents_of_the_number_of_hosts_from_100_on():
