@@ -116,11 +116,11 @@ def test_the_short_form_says_how_the_others_ended_and_why_there_was_no_restart()
 
 
 def test_the_hints_and_the_logs_are_kept_however_the_others_ended():
-    ended_by = {f"worker-{number}": f"exited with code {number}: {'x' * 100}" for number in range(100)}
+    ended_by = {f"worker-{number}": f"exited with code {number}: {'x' * 500}" for number in range(100)}
     outcome = Outcome(Status.FAILED, 1, "r", log=("a",) * 200, hints=("h",), casualties=ended_by, run_dir="runs/a")
     lines = short_form(outcome, 1, "r").splitlines()
     assert [line for line in lines if not line.startswith("then ")] == ["exit code 1: r", "hint: h", "logs: runs/a"]
-    assert lines[-2].startswith("then worker-99 exited with code 99")
+    assert lines[-2].startswith("then worker-9 exited with code 9")
 
 
 def test_a_long_reason_leaves_room():
