@@ -22,10 +22,20 @@ from tfdist.cli.show.past import show_end
 from tfdist.cli.show.rows import Row, aligned
 from tfdist.jobs.checkpoint_source import read_saved_spec
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.json_files import LARGEST_JSON, dumps, parse_bounded, read_json_lines, reason_of
+from tfdist.launch.json_files import dumps, parse_bounded, read_json_lines, reason_of
 from tfdist.launch.quantities import parse_seconds
 from tfdist.launch.redact import redact_command, safe_text
-from tfdist.launch.runs.state import OldRun, Run, delete, find_run, list_runs, old_runs, read_run, tasks_of, unreadable
+from tfdist.launch.runs.state import (
+    OldRun,
+    Run,
+    delete,
+    find_run,
+    list_runs,
+    number_of_hosts,
+    old_runs,
+    read_run,
+    unreadable,
+)
 from tfdist.launch.text import ago, counted, duration
 from tfdist.launch.typed_json import from_json
 from tfdist.models.record import RecordStatus
@@ -199,8 +209,7 @@ class _Entry:
     def of(cls, run: Run) -> "_Entry":
         """What the folder says. Whatever is in it, the other runs are listed."""
         try:
-            hosts = len(set(tasks_of(run.run_dir, LARGEST_JSON).values()))
-            return cls(run, hosts, _size(run.run_dir.path), _what(run))
+            return cls(run, number_of_hosts(run.run_dir), _size(run.run_dir.path), _what(run))
         except Exception as error:
             return cls(unreadable(run, error))
 

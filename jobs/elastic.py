@@ -112,7 +112,8 @@ def _counts(old: StrategyChoice, new: StrategyChoice) -> str:
 
 
 def _reason(before: Sequence[Host], now: Sequence[Host], answering: Mapping[Host, object]) -> str:
-    lost = [host.name for host in before if host not in now and host not in answering]
-    new = [host.name for host in now if host not in before]
+    known, used = set(before), set(now)
+    lost = [host.name for host in before if host not in used and host not in answering]
+    new = [host.name for host in now if host not in known]
     parts = [f"{word} {shortened(names)}" for word, names in (("lost", lost), ("with", new)) if names]
     return f" ({', '.join(parts)})" if parts else ""

@@ -240,11 +240,9 @@ _END_OTHERS = "end them, or expect longer steps"
 
 def busy_warnings(job: Job, machines: Machines) -> Iterator[str]:
     """Hosts of the job on which other programs run, as bench reports them: its tasks will be slower than alone."""
-    for host in job.hosts:
+    for host, plans in job.plans_on.items():
         machine = machines[host]
-        shared = sorted(
-            {core for plan in job.plans if plan.host == host for core in plan.cores} & {*machine.cores_in_use}
-        )
+        shared = sorted({core for plan in plans for core in plan.cores} & {*machine.cores_in_use})
         if shared:
             cores = f"cores {', '.join(map(str, shared))}" if len(shared) > 1 else f"core {shared[0]}"
             yield f"other programs on {host.name} are pinned to {cores}, as this job is: {_END_OTHERS}"

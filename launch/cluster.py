@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tfdist.launch.errors import TfdistError
@@ -69,8 +70,12 @@ class Cluster:
         """
         if not self.addresses:
             return None
-        peers = {role: hosts for role, hosts in self.addresses.items() if role != "evaluator" or role == task.role}
-        return json.dumps({"cluster": peers, "task": {"type": task.role, "index": task.index}})
+        peers = json.dumps(dict(self.addresses)) if task.role == "evaluator" else self._peers
+        return f'{{"cluster": {peers}, "task": {json.dumps({"type": task.role, "index": task.index})}}}'
+
+    @cached_property
+    def _peers(self) -> str:
+        return json.dumps({role: hosts for role, hosts in self.addresses.items() if role != "evaluator"})
 
 
 def parse_tf_config(text: str, variable: str = "TF_CONFIG", names: Mapping[str, str] = _NAMES) -> tuple[Cluster, Task]:

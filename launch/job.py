@@ -47,6 +47,8 @@ def near_gpus(devices: int, tasks: int, machine: Machine) -> tuple[tuple[int, ..
 
 NO_GPUS = "-1"
 """CUDA_VISIBLE_DEVICES of a task without devices."""
+HOST_LISTS = {"{ps_hosts}": "ps", "{worker_hosts}": "worker"}
+"""Words in a command that become the addresses of all tasks of a role."""
 _PLACEHOLDERS = re.compile(r"\{(?:job|index|ps_hosts|worker_hosts)\}")
 """Words in a command that become the task's place in the cluster, for programs that are configured by flags."""
 
@@ -131,6 +133,17 @@ class TaskPlan:
         return word if self.program.python and word.endswith(".py") else ""
 
 
+class TaskNames(tuple[str, ...]):
+    """Names of tasks in order. `in`, which is asked about each message, takes as long for 4,000 as for two."""
+
+    @cached_property
+    def _set(self) -> frozenset[str]:
+        return frozenset(self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._set
+
+
 @dataclass(frozen=True)
 class Job:
     """All processes to start. `cluster` is empty until the ports are known."""
@@ -150,7 +163,7 @@ class Job:
     led_elsewhere: bool = False
     """Its one task does not lead the training: the leading ones have launchers of their own."""
 
-    @property
+    @cached_property
     def hosts(self) -> tuple[Host, ...]:
         """The hosts in the order of their first task."""
         return tuple(dict.fromkeys(plan.host for plan in self.plans))
@@ -162,14 +175,22 @@ class Job:
         return tuple(dict.fromkeys(hosts)) if self.checkpoint_dir else ()
 
     @cached_property
-    def leading(self) -> tuple[str, ...]:
-        """Names of the tasks whose exits with code 0 end the job. They run the training loop and measure it."""
-        return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].leads)
+    def plans_on(self) -> Mapping[Host, Sequence[TaskPlan]]:
+        """The tasks of each host, in the order of `hosts`."""
+        on_host: dict[Host, list[TaskPlan]] = {}
+        for plan in self.plans:
+            on_host.setdefault(plan.host, []).append(plan)
+        return on_host
 
     @cached_property
-    def following(self) -> tuple[str, ...]:
+    def leading(self) -> TaskNames:
+        """Names of the tasks whose exits with code 0 end the job. They run the training loop and measure it."""
+        return TaskNames(plan.task.name for plan in self.plans if self.roles[plan.task.role].leads)
+
+    @cached_property
+    def following(self) -> TaskNames:
         """Names of the tasks that end some time after the leading ones."""
-        return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].follows)
+        return TaskNames(plan.task.name for plan in self.plans if self.roles[plan.task.role].follows)
 
     @cached_property
     def reports_steps(self) -> bool:
@@ -177,18 +198,18 @@ class Job:
         return any(plan.program.reports_steps for plan in self.plans)
 
     @cached_property
-    def serving(self) -> tuple[str, ...]:
+    def serving(self) -> TaskNames:
         """Names of the tasks that the leading ones need until they have exited."""
-        return tuple(plan.task.name for plan in self.plans if self.roles[plan.task.role].serves)
+        return TaskNames(plan.task.name for plan in self.plans if self.roles[plan.task.role].serves)
 
     def with_ports(self, ports: Mapping[str, int]) -> "Job":
         """The same job with its cluster, from the port of each task by task name."""
-        addresses: dict[str, tuple[str, ...]] = {}
+        addresses: dict[str, list[str]] = {}
         for plan in self.plans:
             if plan.task.name in ports:
-                address = plan.host.endpoint(ports[plan.task.name])
-                addresses[plan.task.role] = (*addresses.get(plan.task.role, ()), address)
-        return replace(self, cluster=Cluster(addresses)) if addresses else self
+                addresses.setdefault(plan.task.role, []).append(plan.host.endpoint(ports[plan.task.name]))
+        cluster = Cluster({role: tuple(of_role) for role, of_role in addresses.items()})
+        return replace(self, cluster=cluster) if addresses else self
 
     def with_variables(self, env: Mapping[str, str]) -> "Job":
         """The job whose tasks also get these variables."""
@@ -201,18 +222,30 @@ class Job:
 
     def command(self, plan: TaskPlan) -> tuple[str, ...]:
         """The command of the task, with its role, index and the cluster's addresses in place of the placeholders."""
-        hosts = {role: ",".join(addresses) for role, addresses in self.cluster.addresses.items()}
-        values = {"{job}": plan.task.role, "{index}": str(plan.task.index)}
-        values |= {f"{{{role}_hosts}}": hosts.get(role, "") for role in ("ps", "worker")}
+        return self._command(plan, self.host_lists)
+
+    def command_without_addresses(self, plan: TaskPlan) -> tuple[str, ...]:
+        """The same, but `{ps_hosts}` and `{worker_hosts}` stay: `host_lists` has what they stand for."""
+        return self._command(plan, dict(zip(HOST_LISTS, HOST_LISTS, strict=True)))
+
+    def _command(self, plan: TaskPlan, host_lists: Mapping[str, str]) -> tuple[str, ...]:
+        values = {"{job}": plan.task.role, "{index}": str(plan.task.index), **host_lists}
         return tuple(_PLACEHOLDERS.sub(lambda match: values[match[0]], word) for word in plan.program.argv)
+
+    @cached_property
+    def host_lists(self) -> Mapping[str, str]:
+        """The addresses that `{ps_hosts}` and `{worker_hosts}` stand for, with commas between them."""
+        return {name: ",".join(self.cluster.addresses.get(role, ())) for name, role in HOST_LISTS.items()}
 
     def environment(self, plan: TaskPlan) -> dict[str, str]:
         """The variables that the task gets in addition to its agent's environment."""
-        env = {**self.shared, **plan.program.env, "TFDIST_TASK": plan.task.name}
         tf_config = self.cluster.tf_config(plan.task)
-        if tf_config is not None:
-            env |= {"TF_CONFIG": tf_config, "TF_GRPC_REUSE_PORT": "true"}
-        return env
+        return self.environment_without_addresses(plan) | ({} if tf_config is None else {"TF_CONFIG": tf_config})
+
+    def environment_without_addresses(self, plan: TaskPlan) -> dict[str, str]:
+        """The same without TF_CONFIG, in which the addresses of all tasks are."""
+        reuse = {"TF_GRPC_REUSE_PORT": "true"} if self.cluster.addresses else {}
+        return {**self.shared, **plan.program.env, "TFDIST_TASK": plan.task.name, **reuse}
 
 
 def plan_job(shape: Shape, program: Program, machines: Machines) -> Job:
@@ -223,9 +256,12 @@ def plan_job(shape: Shape, program: Program, machines: Machines) -> Job:
     """
     counts = {role: tasks.count for role, tasks in shape.roles.items()}
     hosts = place(counts, {host: machine.slots for host, machine in machines.items()})
+    on_host: dict[Host, list[Task]] = {}
+    for task, host in hosts.items():
+        on_host.setdefault(host, []).append(task)
     plans: dict[Task, TaskPlan] = {}
-    for host in dict.fromkeys(hosts.values()):
-        plans |= _plan_host(shape, program, host, machines[host], [task for task in hosts if hosts[task] == host])
+    for host, tasks in on_host.items():
+        plans |= _plan_host(shape, program, host, machines[host], tasks)
     return Job(tuple(plans[task] for task in hosts), shape.roles)
 
 
@@ -248,8 +284,9 @@ def _plan_host(
     gpus = _gpus_of_tasks(shape, host, machine, tasks, computing)
     near = near_gpus(shape.devices, len(computing), machine) if shape.gpus else ()
     plans = {}
+    index_of = {task: index for index, task in enumerate(computing)}
     for position, task in enumerate(tasks):
-        index = computing.index(task) if task in computing else None
+        index = index_of.get(task)
         follows = shape.roles[task.role].follows
         cores = _pinned_cores(index, len(computing), shape, machine.cores)
         if follows and cores:  # the cores to which nothing is pinned, if there are any

@@ -37,7 +37,10 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def dumps(data: Any, indent: int | None = None) -> str:
     """`data` as JSON. JSON has no NaN or infinity (the loss of a training that diverged): they become null."""
-    return json.dumps(finite(data), indent=indent, allow_nan=False)
+    try:
+        return json.dumps(data, indent=indent, allow_nan=False)
+    except (TypeError, ValueError):  # a Mapping that is no dict; NaN
+        return json.dumps(finite(data), indent=indent, allow_nan=False)
 
 
 def open_regular(path: Path | str, *, folder: int | None = None, follow: bool = True) -> BinaryIO:

@@ -40,7 +40,8 @@ def place(roles: Mapping[str, int], slots: Mapping[Host, int | None]) -> dict[Ta
         for role, count in roles.items()
         for index, host in enumerate(_hosts_for(role, count, slots))
     }
-    idle = [host.name for host in slots if host not in hosts.values()]
+    used = set(hosts.values())
+    idle = [host.name for host in slots if host not in used]
     if idle:
         raise TfdistError(f"no task for {', '.join(idle)}: use more workers, or --exclude {idle[0]}")
     return hosts

@@ -19,7 +19,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.redact import redact_command
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.rejoin import HostChoice
-from tfdist.launch.text import replace_surrogates
+from tfdist.launch.text import replace_surrogates, shortened
 from tfdist.launch.this_command import this_command
 from tfdist.launch.typed_json import with_texts
 from tfdist.models.record import Evaluation, RankRecord, Record, RecordStatus, TaskUsage, from_event
@@ -115,7 +115,7 @@ def record_of(
     if missing:
         without = f"but sent no record{' with a timed window' if with_windows else ''}"
         without = without if isinstance(spec, TrainingSpec) else NO_STEP
-        problem = problem or f"{', '.join(missing)} exited with code 0 {without}"
+        problem = problem or f"{shortened(missing)} exited with code 0 {without}"
     status = RecordStatus(outcome.status)
     reason = outcome.reason
     exit_code = outcome.exit_code

@@ -56,7 +56,8 @@ class Agent:
         self.finished = self.disconnected = False
         self.signal_received = ""
         self.leave_at, self.has_reported = math.inf, False  # after a SIGTERM from a scheduler
-        self.package = ""  # the folder of the unpacked tfdist package, if the launcher sent it
+        self.package_data = ""  # the tfdist package, if the launcher sent it: a compressed tar in base64
+        self.package = ""  # the folder in which it is unpacked
         self.copied = Copied(os.path.join(temporary, "copy"))
         self.working = ""  # the folder in which tasks run, once `Prepare` has found it
         self.probe_server: Any = None
@@ -184,20 +185,24 @@ class Agent:
     def _do_finish(self) -> None:
         self.finished = True
 
+    def _do_package(self, data: str) -> None:
+        self.package_data = data
+
     def _do_copy_part(self, data: str) -> None:
         self.copied.add(data)
 
-    def _do_prepare(self, request: int, package: str, cwd: str, home_fallback: bool, script: str, copies: bool) -> None:
+    def _do_prepare(self, request: int, cwd: str, home_fallback: bool, script: str, copies: bool) -> None:
         def prepare() -> dict[str, Any]:
             home, requested = os.path.expanduser("~"), os.path.expanduser(cwd)
-            if package:
+            if self.package_data:
                 import base64  # these three are not needed on the launcher's own host
                 import io
                 import tarfile
 
                 self.package = os.path.join(self.temporary, "package")
-                with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package))) as archive:
+                with tarfile.open(fileobj=io.BytesIO(base64.b64decode(self.package_data))) as archive:
                     archive.extractall(self.package)
+                self.package_data = ""
             fallback = home if home_fallback and os.path.isdir(home) else ""
             actual = requested if os.path.isdir(requested) else fallback
             digest = ""

@@ -73,15 +73,15 @@ def agent_source(host: Host) -> bytes:
 
     Text, which every version of Python reads; for the Python that runs the launcher code, compiled while it starts.
     """
-    program = _program(compiled=host.local and not host.python)
-    return b"%d\n%s" % (len(program), program)
+    return _source(compiled=host.local and not host.python)
 
 
 @cache
-def _program(compiled: bool) -> bytes:
+def _source(compiled: bool) -> bytes:
     modules: dict[str, str | CodeType] = {"tfdist": "", "tfdist.launch": ""}
     for file in Path(agent_program.__path__[0]).glob("*.py"):
         name = f"{agent_program.__name__}.{file.stem}".removesuffix(".__init__")
         text = file.read_text(encoding="utf-8")
         modules[name] = compile(text, name, "exec") if compiled else text
-    return marshal.dumps(modules)
+    program = marshal.dumps(modules)
+    return b"%d\n%s" % (len(program), program)

@@ -107,8 +107,8 @@ class Channel:
         self.behind_s = math.inf
         """How far the host's clock is behind this machine's, at most: the smallest difference between sending and
         receiving a message, so it includes the latency of the fastest one. Infinity before the first one."""
-        self.has_copy = False
-        """All parts of the copy were sent."""
+        self.has_package = self.has_copy = False
+        """The package of tfdist was sent, and all parts of the copy."""
         self.silent = False
         """Nothing was received for too long, so `close` does not wait for the agent."""
         self._measured_at = 0.0
@@ -319,9 +319,10 @@ def heartbeats(channels: Mapping[Host, Channel], interval_s: float) -> Iterator[
 
     def send_all() -> None:
         while not stopped.wait(interval_s):
+            line = encode(Heartbeat(event_time()))
             for channel in list(channels.values()):
                 if not channel.host.local:
-                    channel.send(Heartbeat(event_time()))
+                    channel.send_encoded(line)
 
     thread = start_thread(send_all, "heartbeats")
     try:

@@ -29,8 +29,10 @@ MOST_TRIES, RETRY_S = 4, 1.0
 """Connections to a host whose sshd is overloaded; the pause before the next one, times the number of tries."""
 
 
+PROGRESS_S = 0.1
+"""Minimum seconds between two calls of an `OnProgress`."""
 OnProgress = Callable[[Sequence[Host]], None]
-"""Receives the hosts that are not ready yet, before each wait for a message."""
+"""Receives the hosts that are not ready yet, once a second or more often."""
 
 
 @contextmanager
@@ -104,11 +106,13 @@ class _Connecting:
         Raises:
             TfdistError: interrupted.
         """
-        check_at = time.monotonic()
+        check_at = show_at = time.monotonic()
         self.deadline = check_at + self.fleet.policy.start_timeout_s
         while self.not_before or self.late_at or self.describing:
             self._start_waiting()
-            self.on_progress([*self.late_at, *self.describing, *self.not_before])
+            if time.monotonic() >= show_at:
+                self.on_progress([*self.late_at, *self.describing, *self.not_before])
+                show_at = time.monotonic() + PROGRESS_S
             arrival = self.fleet.receive(check_at)
             if arrival is not None and arrival.host is not None:
                 self._handle(arrival.host, arrival.message)
@@ -117,6 +121,8 @@ class _Connecting:
                 self._give_up(time.monotonic())
 
     def _start_waiting(self) -> None:
+        if not self.not_before:
+            return
         policy = self.fleet.policy
         logins = Counter(host.gateway for host in self.late_at)
         now = time.monotonic()

@@ -1,8 +1,9 @@
 """The agents of a job: requests to all of them, and those that are lost."""
 
+import math
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -29,6 +30,8 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.text import last_line
 
 OnReply = Callable[[Reply], None]
+OnWait = Callable[[Collection[Host]], None]
+"""Receives the hosts whose answer is missing, before each wait of at most a second."""
 
 
 @dataclass
@@ -109,7 +112,7 @@ class Fleet:
         requests: Mapping[Host, AnyRequest],
         what: str,
         seconds: float,
-        on_wait: Callable[[Sequence[Host]], None] = lambda _: None,
+        on_wait: OnWait = lambda _: None,
     ) -> dict[Host, Reply]:
         """Send all requests at once and wait for the answers, which are in the order of `requests`.
 
@@ -120,7 +123,7 @@ class Fleet:
             requests: one per host.
             what: the verb for the message about a late answer, as in `reserve ports`.
             seconds: for all answers together.
-            on_wait: receives the hosts whose answer is missing, before each wait of at most a second.
+            on_wait: see there.
 
         Raises:
             TfdistError: interrupted.
@@ -135,18 +138,25 @@ class Fleet:
 
         for host in (host for host in requests if host not in self.lost):
             self.requests.send(self.channels[host], requests[host], partial(keep, host))
-        deadline = time.monotonic() + seconds
-        while missing := [host for host in requests if host not in replies and host not in self.lost]:
-            self.lose_silent()
+        deadline, check_at = time.monotonic() + seconds, -math.inf
+        missing = dict.fromkeys(requests)  # what is done for each answer must not look at all hosts
+        while missing:
+            if time.monotonic() >= check_at:
+                check_at = time.monotonic() + POLL_S
+                self.lose_silent()
+                missing = dict.fromkeys(host for host in missing if host not in self.lost)
             on_wait(missing)
             arrival = self.receive(min(deadline, time.monotonic() + POLL_S))
             if arrival is not None and arrival.host is not None:
                 self.requests.take(arrival.host, arrival.message)
                 if isinstance(arrival.message, AgentLost):
                     self.lose(arrival.host, arrival.message.reason)
+                if arrival.host in replies or arrival.host in self.lost:
+                    missing.pop(arrival.host, None)
             if time.monotonic() >= deadline and (arrival is None or arrival.at >= deadline):
-                for host in [host for host in missing if host not in replies]:
+                for host in missing:
                     self.lose(host, f"it did not {what} within {seconds:g} s")
+                break
         return {host: replies[host] for host in requests if host in replies}
 
     def receive(self, until: float) -> Arrival | None:

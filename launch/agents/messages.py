@@ -7,7 +7,7 @@ earlier attempt still sends after a restart must not be taken for the present on
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_args
 
 from tfdist.launch.agent_program.json_lines import to_line
@@ -77,6 +77,14 @@ class Configure:
 
 
 @dataclass(frozen=True)
+class Package:
+    """The files of tfdist, for a host that may lack it; the next `Prepare` unpacks them."""
+
+    data: str
+    """A compressed tar in base64."""
+
+
+@dataclass(frozen=True)
 class CopyPart:
     """The next part of the archive of a folder, in which tasks run once a `Prepare` has unpacked it."""
 
@@ -86,10 +94,8 @@ class CopyPart:
 
 @dataclass(frozen=True)
 class Prepare(Request):
-    """Unpack the tfdist package and the copy, and check that tasks can run in `cwd` (`~` is expanded on the host)."""
+    """Unpack tfdist and the copy, if sent, and check that tasks can run in `cwd` (`~` is expanded on the host)."""
 
-    package: str
-    """A compressed tar in base64; empty if tfdist is installed on the host."""
     cwd: str
     home_fallback: bool
     """Whether tasks run in the home folder if `cwd` does not exist."""
@@ -478,7 +484,7 @@ class Leaving:
 
 
 AnyRequest = Prepare | EndAgent | Reserve | Dial | MeasureLink | Inspect | DumpStacks | FindWritten | CheckFolder
-ToAgent = AnyRequest | Configure | CopyPart | CloseProbe | Start | Stop | Release | Finish | Heartbeat
+ToAgent = AnyRequest | Configure | Package | CopyPart | CloseProbe | Start | Stop | Release | Finish | Heartbeat
 Timed = Started | Listening | Event | Exited | Stuck
 """Times are seconds since 1970 by the host's clock; the channel converts these to this machine's clock."""
 FromAgent = (
@@ -506,7 +512,7 @@ def _in_one_line(text: str) -> str:
 
 def encode(message: ToAgent) -> bytes:
     """The message as one line."""
-    return to_line({"kind": _kind(type(message)), **asdict(message)})
+    return to_line({"kind": _kind(type(message)), **vars(message)})
 
 
 def decode(line: bytes) -> FromAgent:

@@ -147,6 +147,10 @@ MOST_PHASE = 30
 """Characters of a phase that are kept."""
 
 
+def _role(task: str) -> str:
+    return task.rpartition("-")[0]
+
+
 def state_of(job: Job) -> "JobState":
     """The state of a job before its start."""
     state = JobState()
@@ -204,8 +208,9 @@ class JobState:
                 self._note_failure(host, now)
             case Stopped(names):
                 self.stopped_at = now if self.stopped_at is None else self.stopped_at
+                stopped = set(names)
                 for task in self.running:
-                    if task.name in names:
+                    if task.name in stopped:
                         task.enter(Activity.STOPPING, now)
             case Restarting():
                 self._restart(message, now)
@@ -221,10 +226,10 @@ class JobState:
         before, self.failed, self.stopped_at = self.tasks, "", None
         self.tasks = {} if restarting.whole else dict(before)  # maybe fewer tasks than before, or others
         hosts = dict(zip(restarting.tasks, restarting.hosts, strict=False))
+        peers = {_role(name): task for name, task in before.items()}
         for name in restarting.tasks:
             # a new task leads and serves as the others of its role
-            peers = [task for task in before.values() if task.name.rpartition("-")[0] == name.rpartition("-")[0]]
-            like = before.get(name, peers[0] if peers else TaskState(name))
+            like = before.get(name) or peers.get(_role(name)) or TaskState(name)
             host = hosts.get(name, like.host if name in before else "")
             self.tasks[name] = TaskState(name, host, like.leads, like.serves, restarting.attempt, since=now)
         self.forget_steps()
@@ -272,7 +277,7 @@ class JobState:
                 task.connected = True
             case {"event": "barrier"}:
                 task.enter(Activity.AT_BARRIER, now)
-                if all(leader.activity == Activity.AT_BARRIER for leader in self.leading):
+                if all(each.activity == Activity.AT_BARRIER for each in self.tasks.values() if each.leads):
                     self._open_barrier(now)
             case {"event": "step"}:
                 task.connected = True

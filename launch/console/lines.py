@@ -296,7 +296,7 @@ class PrefixedLines:
                 self._say("tfdist", reason)
             case Exited(task, code):
                 self.stepping = "" if self.stepping == task else self.stepping
-                self._end_lines([key for key in self.texts if key[0] == task])
+                self._end_lines([key for stream in self.printers if (key := (task, stream)) in self.texts])
                 self.failed = self.failed or (task if code else "")
                 self._unfold(task, message.attempt)
         for printer in self.printers.values():

@@ -79,12 +79,23 @@ class Case:
         """
         stops: dict[str, tuple[float, float]] = {}
         for index, entry in enumerate(self.history.entries):
-            if isinstance(entry, Stopped):
-                stops = {**dict.fromkeys(entry.tasks, (index, entry.time)), **stops}
-            if isinstance(entry, AgentLost):
-                tasks = [task for task, host in self.hosts.items() if host == entry.host]
-                stops = {**dict.fromkeys(tasks, (index, -math.inf)), **stops}
+            match entry:
+                case Stopped(tasks):
+                    at = index, entry.time
+                case AgentLost(host):
+                    tasks, at = tuple(self._tasks_on.get(host, ())), (index, -math.inf)
+                case _:
+                    continue
+            for task in tasks:
+                stops.setdefault(task, at)
         return stops
+
+    @cached_property
+    def _tasks_on(self) -> dict[str, list[str]]:
+        tasks: dict[str, list[str]] = {}
+        for task, host in self.hosts.items():
+            tasks.setdefault(host, []).append(task)
+        return tasks
 
     def _unprompted(self, kind: type[Ending]) -> list[Ending]:
         """The entries of this kind about tasks that were not stopped before."""
@@ -152,17 +163,37 @@ class Case:
 
     def exception(self, task: str) -> ErrorText | None:
         """The exception that ended a task that has failed by itself."""
-        exit = self.failed_exits.get(task)
-        return exception_at_exit(task, exit.code if exit is not None else 1, self.history)
+        if task not in self._exceptions:
+            exit = self.failed_exits.get(task)
+            code = exit.code if exit is not None else 1
+            self._exceptions[task] = exception_at_exit(task, code, self.history)
+        return self._exceptions[task]
+
+    @cached_property
+    def _exceptions(self) -> dict[str, ErrorText | None]:
+        return {}  # each is looked for once: a log has up to 100 lines
 
     def describe(self, exit: Exited) -> str:
         """`exited with code 1 on h2`."""
         return describe_ending(exit, self.place(exit.task))
 
+    @cached_property
+    def _stuck(self) -> dict[str, Stuck]:
+        return {stuck.task: stuck for stuck in reversed(self.history.select(Stuck))}
+
+    @cached_property
+    def _lost_hosts(self) -> set[str]:
+        return {lost.host for lost in self.lost}
+
+    @cached_property
+    def _stopped(self) -> dict[str, Stopped]:
+        """The first stop of each task."""
+        return {task: stopped for stopped in reversed(self.history.select(Stopped)) for task in stopped.tasks}
+
     def ending(self, task: str) -> str:
         """How a task ended; empty if it succeeded, or if its end is unknown."""
         place = self.place(task)
-        stuck = next((each for each in self.history.select(Stuck) if each.task == task), None)
+        stuck = self._stuck.get(task)
         if stuck is not None and task not in self.exits:
             wait = f": it waits for {stuck.wait}" if stuck.wait else ""
             return f"could not be killed{place} (state {stuck.state or 'unknown'}{wait})"
@@ -171,9 +202,9 @@ class Case:
             return self.describe(self.exits[task]) + (f": {exception.headline}" if exception else "")
         if task in self.by_themselves:
             return ""
-        if any(lost.host == self.hosts[task] for lost in self.lost):
+        if self.hosts[task] in self._lost_hosts:
             return f"was lost with {self.hosts[task]}"
-        stopped = next((each for each in self.history.select(Stopped) if task in each.tasks), None)
+        stopped = self._stopped.get(task)
         return describe_stopped(self.exits[task], stopped, place) if stopped and task in self.exits else ""
 
 

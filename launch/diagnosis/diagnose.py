@@ -63,7 +63,8 @@ def diagnose(history: History, job: Job) -> Outcome:
     status, diagnosis = _diagnosis(case)
     culprit = diagnosis.culprits[0] if diagnosis.culprits else None
     endings = {plan.task.name: case.ending(plan.task.name) for plan in job.plans}
-    casualties = {task: ending for task, ending in endings.items() if ending and task not in diagnosis.culprits}
+    culprits = set(diagnosis.culprits)
+    casualties = {task: ending for task, ending in endings.items() if ending and task not in culprits}
     left_over = [stuck.task for stuck in history.select(Stuck) if stuck.task not in case.exits]
     warnings = [f"{task} {endings[task]}: its process is left over" for task in left_over]
     if case.succeeded:
@@ -249,7 +250,7 @@ def left_early(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:
 
 
 def _named(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:
-    candidates = _unharmed(case, victims)
+    candidates = set(_unharmed(case, victims))
     named = {victim.task: named_peers(victim.text, case.job.leading[0]) for victim in victims}
     votes = {task: peer for task, peers in named.items() if (peer := next(filter(candidates.__contains__, peers), ""))}
     if not votes:

@@ -250,6 +250,8 @@ class History:
     """Kind, task and attempt of the entries about tasks."""
     _open: set[tuple[str, str]] = field(default_factory=set)
     """Streams whose last line has no end yet."""
+    _selected: dict[type, tuple[list[Entry], int, list[Any]]] = field(default_factory=dict, repr=False, compare=False)
+    """What `select` has found, by kind: in which entries, how many of them it has looked at, and the result."""
 
     def add(self, message: Message, now: float) -> None:
         """Add a message; `now` is its arrival."""
@@ -281,6 +283,7 @@ class History:
 
     def forget(self, tasks: Collection[str]) -> None:
         """Drop what is known about these tasks: they are restarted."""
+        tasks = set(tasks)
         entries, self.entries = self.entries, []
         for entry in entries:
             match entry:
@@ -313,7 +316,16 @@ class History:
 
     def select(self, kind: type[Kind]) -> list[Kind]:
         """The entries of one kind, in order."""
-        return [entry for entry in self.entries if isinstance(entry, kind)]
+        entries, seen, found = self._selected.get(kind, (self.entries, 0, []))
+        if entries is not self.entries:  # some were forgotten
+            seen, found = 0, []
+        found += (entry for entry in self.entries[seen:] if isinstance(entry, kind))
+        self._selected[kind] = self.entries, len(self.entries), found
+        return list(found)
+
+    def has(self, kind: type[TaskMessage], task: str, attempt: int) -> bool:
+        """Whether there was a message of this kind about this attempt of a task."""
+        return (kind, task, attempt) in self._known
 
     def last_sign(self, task: str) -> float:
         """The time of a task's last output or step; 0 without any."""

@@ -7,10 +7,14 @@ from tfdist.launch.diagnosis.history import Attempt, Outcome
 from tfdist.launch.diagnosis.straggler import StragglerReport
 from tfdist.launch.errors import ExitCode
 from tfdist.launch.str_enum import StrEnum
-from tfdist.launch.text import duration, listed
+from tfdist.launch.text import counted, duration, listed
 
 SHOWN_ATTEMPTS = 10
 """Attempts shown at the start and at the end of a long list."""
+
+
+SHOWN_CASUALTIES = 10
+"""Different ends of other tasks that are shown; on each host the name of the host is different."""
 
 
 class Label(StrEnum):
@@ -45,9 +49,13 @@ def lines_of(outcome: Outcome) -> Iterator[OutcomeLine]:
     """All that an outcome says below its reason, from the traceback and what to do to where the logs are."""
     yield from (OutcomeLine(Label.LOG, line) for line in outcome.log)
     yield from (OutcomeLine(Label.HINT, hint) for hint in outcome.hints)
-    for ending in dict.fromkeys(outcome.casualties.values()):
-        tasks = listed(task for task, how in outcome.casualties.items() if how == ending)
-        yield OutcomeLine(Label.CASUALTIES, f"{tasks} {ending}")
+    alike: dict[str, list[str]] = {}
+    for task, ending in outcome.casualties.items():
+        alike.setdefault(ending, []).append(task)
+    for ending, tasks in list(alike.items())[:SHOWN_CASUALTIES]:
+        yield OutcomeLine(Label.CASUALTIES, f"{listed(tasks)} {ending}")
+    if more := sum(map(len, list(alike.values())[SHOWN_CASUALTIES:])):
+        yield OutcomeLine(Label.LEFT_OUT, f"{counted(more, 'more task')} in outcome.json")
     yield from (OutcomeLine(Label.WARNING, warning) for warning in outcome.warnings)
     yield from _attempt_lines(outcome.attempts)
     yield from straggler_lines(outcome.stragglers)

@@ -157,11 +157,20 @@ class WorkerSteps:
     _stretches: deque[_Stretch] = field(default_factory=deque)
     now: float = 0.0
     """Time of the last event."""
+    _known: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._known = frozenset(self.tasks)
+
+    def forget(self) -> None:
+        """Judge by the steps that follow."""
+        self._open.clear()
+        self._stretches.clear()
 
     def note(self, task: str, event: Mapping[str, Any], now: float) -> None:
         """Take note of a `step` event of a task; it may hold anything. `now`: seconds, by any clock."""
         self.now = now
-        if len(self.tasks) > 1 and task in self.tasks:
+        if len(self.tasks) > 1 and task in self._known:
             self._note_times(task, event)
         if len(self.workers) > 1:
             self._note_updates(event)

@@ -166,11 +166,11 @@ def _gpus(host: Host, hello: Mapping[str, Any], workers: int) -> tuple[str, Prob
 
 def _reachability_rows(survey: Survey) -> Iterator[CheckResult]:
     """A row for each host that all others reach, else one for each reason why some do not."""
-    for target in survey.ports:
-        pairs: dict[str, list[tuple[Host, int]]] = {}
-        for (source, host, port), reason in survey.dial_errors.items():
-            if host == target:
-                pairs.setdefault(reason, []).append((source, port))
+    found: dict[Host, dict[str, list[tuple[Host, int]]]] = {target: {} for target in survey.ports}
+    for (source, target, port), reason in survey.dial_errors.items():
+        if target in found:
+            found[target].setdefault(reason, []).append((source, port))
+    for target, pairs in found.items():
         for reason in sorted(pairs):
             sources = shortened((source.name for source, _ in pairs[reason]), MOST_SHOWN)
             ports = {port for _, port in pairs[reason]}

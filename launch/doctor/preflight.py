@@ -1,17 +1,19 @@
 """Checks the hosts of a job before its tasks start, and raises the problems of the first check that fails."""
 
 import base64
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tfdist.launch.agent_program import system
+from tfdist.launch.agent_program.probe import MAX_THREADS
 from tfdist.launch.agents import messages
 from tfdist.launch.agents.bootstrap import package_text
 from tfdist.launch.agents.channel import Channel
-from tfdist.launch.agents.fleet import Fleet
+from tfdist.launch.agents.fleet import Fleet, OnWait
 from tfdist.launch.agents.inbox import Note
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor import problems
@@ -20,11 +22,12 @@ from tfdist.launch.errors import ExitCode, Problem, TfdistError, raise_problems
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.job import Job, TaskPlan
 from tfdist.launch.program_copy import ProgramCopy
+from tfdist.launch.text import shortened
 
 MEASURE_S = 1.0
 """Seconds of sending: enough for TCP to reach full speed on a local network."""
 ALL_PAIRS = 64
-"""Number of tasks above which a task dials the next one in the ring, the first and the servers only."""
+"""Number of tasks above which a task dials only those that it connects to in TensorFlow."""
 PART = 3 << 18
 """Bytes of an archive in one message."""
 SLOWEST_LINK = 125_000
@@ -66,7 +69,7 @@ def prepare(
     folders: Mapping[Host, str],
     script: str = "",
     archive: bytes = b"",
-    on_wait: Callable[[Sequence[Host]], None] = lambda _: None,
+    on_wait: OnWait = lambda _: None,
 ) -> dict[Host, messages.Prepared]:
     """Send tfdist to hosts that may lack it, and find out in which folder tasks run, and which `script` is in it.
 
@@ -79,16 +82,22 @@ def prepare(
         archive: the copy that tasks run in, for hosts that do not have it yet.
         on_wait: see `Fleet.ask`.
     """
-    package = package_text() if any(host.needs_package for host in folders) else ""
-    requests = {
-        host: messages.Prepare(package if host.needs_package else "", cwd, not host.chdir, script, bool(archive))
-        for host, cwd in folders.items()
-    }
+    requests = {host: messages.Prepare(cwd, not host.chdir, script, bool(archive)) for host, cwd in folders.items()}
+    _send_package(channel for host, channel in fleet.channels.items() if host in folders and host.needs_package)
     if archive:
         _send_copy([channel for host, channel in fleet.channels.items() if host in folders], archive)
     seconds = fleet.policy.start_timeout_s + len(archive) / SLOWEST_LINK
     answers = fleet.ask(requests, "unpack the copy" if archive else "unpack tfdist", seconds, on_wait)
     return {host: answer for host, answer in answers.items() if isinstance(answer, messages.Prepared)}
+
+
+def _send_package(channels: Iterable[Channel]) -> None:
+    """Send tfdist where it was not sent yet. It has a megabyte, so all share one in memory."""
+    missing = [channel for channel in channels if not channel.has_package]
+    line = messages.encode(messages.Package(package_text())) if missing else b""
+    for channel in missing:
+        channel.send_encoded(line)
+        channel.has_package = True
 
 
 def _send_copy(channels: Iterable[Channel], archive: bytes) -> None:
@@ -137,7 +146,8 @@ def dial(
         source: messages.Dial(tuple((target.address, port) for target, port in pairs), token, dial_s)
         for source, pairs in targets.items()
     }
-    answers = fleet.ask(requests, "dial the other hosts", dial_s * 2 + fleet.policy.start_timeout_s)
+    rounds = math.ceil(max(map(len, targets.values()), default=1) / MAX_THREADS)  # all of one host may be unreachable
+    answers = fleet.ask(requests, "dial the other hosts", rounds * dial_s * 2 + fleet.policy.start_timeout_s)
     return {
         (source, target, port): reason
         for source, answer in answers.items()
@@ -206,7 +216,7 @@ def check_checkpoint_folder(job: Job, fleet: Fleet) -> None:
 
 
 def preflight(
-    job: Job, fleet: Fleet, needs_tensorflow: bool, on_wait: Callable[[Sequence[Host]], None] = lambda _: None
+    job: Job, fleet: Fleet, needs_tensorflow: bool, on_wait: OnWait = lambda _: None
 ) -> tuple[Job, tuple[Note, ...]]:
     """Check the hosts, send them the copy of the program's folder, and reserve ports.
 
@@ -232,6 +242,7 @@ def preflight(
     _check_links(fleet, targets, endpoints, token)
     close_probes(fleet, targets)
     notes = [Note(problem.host, problem.sentence) for problem in filter(None, [*clocks, *elsewhere])]
+    notes += _not_dialled(job, targets)
     if keras is not None:
         notes.append(Note(problems.ALL_HOSTS, f"{keras.what}; it matters if the program uses tf.keras"))
     job = job.with_ports({task.name: port for task, (_, port) in endpoints.items()})
@@ -251,7 +262,7 @@ def _check_packages(fleet: Fleet, needs_tensorflow: bool) -> Problem | None:
     return keras
 
 
-def _in_folders(job: Job, fleet: Fleet, on_wait: Callable[[Sequence[Host]], None]) -> tuple[Job, list[Problem | None]]:
+def _in_folders(job: Job, fleet: Fleet, on_wait: OnWait) -> tuple[Job, list[Problem | None]]:
     """The job in the folders that its hosts have, or in copies; and where that is another folder than here.
 
     Raises:
@@ -294,10 +305,7 @@ def _reserve_ports(job: Job, fleet: Fleet, token: str) -> dict[Task, tuple[Host,
     Raises:
         TfdistError: a host is lost, or a port cannot be reserved.
     """
-    with_port: dict[Host, list[TaskPlan]] = {host: [] for host in job.hosts}
-    for plan in job.plans:
-        if plan.port is not None:
-            with_port[plan.host].append(plan)
+    with_port = {host: [plan for plan in plans if plan.port is not None] for host, plans in job.plans_on.items()}
     ports = {host: tuple(plan.port or 0 for plan in of_host) for host, of_host in with_port.items() if of_host}
     reserved, refused = reserve(fleet, ports, token)
     raise_problems(fleet.lost.values())
@@ -361,14 +369,14 @@ def gpu_notes(job: Job, hellos: problems.Hellos) -> Iterator[Note]:
     """Notes on GPUs: of other models than on the first host, that TensorFlow will not see, or that are in use."""
     found = problems.gpu_models({host: hellos[host] for host in job.hosts})
     models = {host: ", ".join(names) for host, names in found.items() if names}
+    first = next(iter(models), None)
     for host in models:
-        first = next(iter(models))
-        if models[host] != models[first]:
+        if first is not None and models[host] != models[first]:
             text = f"its GPUs are {models[host]}, those of {first.name} {models[first]}: {problems.SLOWEST}"
             yield Note(host.name, text)
     noted = [problems.unseen_gpus(host, hellos[host]) for host in job.hosts]
-    for host in job.hosts:
-        visible = [plan.program.env.get("CUDA_VISIBLE_DEVICES", "") for plan in job.plans if plan.host == host]
+    for host, plans in job.plans_on.items():
+        visible = [plan.program.env.get("CUDA_VISIBLE_DEVICES", "") for plan in plans]
         gpus = dict.fromkeys(",".join(visible).split(","))
         noted.append(problems.gpus_in_use(host, hellos[host], gpus, os.getpid()))
     for problem in filter(None, noted):
@@ -376,25 +384,66 @@ def gpu_notes(job: Job, hellos: problems.Hellos) -> Iterator[Note]:
 
 
 def dial_targets(job: Job) -> dict[Host, tuple[Task, ...]]:
-    """The tasks that each host must reach: those its own tasks talk to, including tasks on the same host.
+    """The tasks that each host must reach: those its own tasks connect to, including tasks on the same host.
 
-    Up to `ALL_PAIRS` tasks dial each other; of more, each dials the next in the ring, the first and the parameter
-    servers. Workers that serve a chief do not talk to each other. Empty if all hosts are this machine.
+    Up to `ALL_PAIRS` tasks dial each other, of more those that `_peers` names. Workers that serve a chief do not
+    connect to each other. Empty if all hosts are this machine.
     """
     hosts = {plan.task: plan.host for plan in job.plans if plan.port is not None}
     tasks = list(hosts)
     if all(host.local for host in job.hosts) or not tasks:
         return {}
-    ring = dict(zip(tasks, [*tasks[1:], tasks[0]], strict=True))
-    servers = [task for task in tasks if job.roles[task.role].serves and not job.roles[task.role].computes]
+    peers = dict.fromkeys(tasks, tasks) if len(tasks) <= ALL_PAIRS else _peers(job, tasks)
     targets: dict[Host, dict[Task, None]] = {host: {} for host in job.hosts}
-    for source in tasks:
-        others = tasks if len(tasks) <= ALL_PAIRS else [tasks[0], ring[source], *servers]
-        role = job.roles[source.role]
+    for source, others in peers.items():
+        role, dialled = job.roles[source.role], targets[hosts[source]]
         for other in others:
             if source == other or source.role != other.role or not (role.serves and role.computes):
-                targets[hosts[source]][other] = None
+                dialled[other] = None
     return {host: tuple(others) for host, others in targets.items() if others}
+
+
+def _peers(job: Job, tasks: list[Task]) -> dict[Task, list[Task]]:
+    """The tasks that each task connects to in TensorFlow.
+
+    All connect to the first one, which has the coordination service or is the chief, and to the parameter servers; and
+    these to all: who receives a tensor connects to the task that has it. Leading tasks also exchange gradients.
+    """
+    hubs = _hubs(job, tasks)
+    leading = [task for task in tasks if job.roles[task.role].leads]
+    peers = {task: list(tasks if task in hubs else hubs) for task in tasks}
+    for rank, task in enumerate(leading):
+        peers[task] += [leading[other] for other in ring_peers(rank, len(leading))]
+    return peers
+
+
+def _hubs(job: Job, tasks: Sequence[Task]) -> dict[Task, None]:
+    servers = [task for task in tasks if job.roles[task.role].serves and not job.roles[task.role].computes]
+    return dict.fromkeys((tasks[0], *servers))
+
+
+def ring_peers(rank: int, number: int) -> Iterable[int]:
+    """The ranks that one of `number` ranks connects to in collectives: rank 0 to all, in which it reports failures.
+
+    The others connect to rank 0, to their neighbours in the ring (TensorFlow receives from the one before, and so
+    connects to it; NCCL connects to the next one), and to their parent in the binary tree of a broadcast.
+    Source: ring_alg.cc and hierarchical_tree_broadcaster.cc in tensorflow/core/common_runtime.
+    """
+    return range(number) if rank == 0 else (0, rank - 1, (rank + 1) % number, (rank - 1) // 2)
+
+
+def _not_dialled(job: Job, targets: Mapping[Host, Sequence[Task]]) -> Iterator[Note]:
+    """A note if leading tasks are too many to try all links between them."""
+    hosts = {plan.task: plan.host.name for plan in job.plans if plan.port is not None}
+    if len(hosts) <= ALL_PAIRS or len(job.leading) < 2 or not targets:
+        return
+    every = len(targets) * (len(targets) - 1)
+    tried = sum(len({hosts[task] for task in tasks} - {host.name}) for host, tasks in targets.items())
+    if tried < every:
+        hubs = shortened(hosts[task] for task in _hubs(job, list(hosts)))
+        what = f"to and from {hubs}, along the ring of the tasks and the tree of their broadcasts"
+        others = "the others, which NCCL or your program may use, were not"
+        yield Note("tfdist", f"{tried:,} of {every:,} links between hosts were tried, {what}; {others}")
 
 
 def with_free_ports(job: Job) -> Job:

@@ -9,7 +9,7 @@ from typing import Any
 from tfdist.launch.agents.connect import OnProgress, connect
 from tfdist.launch.agents.messages import Prepared
 from tfdist.launch.cluster import check_ports
-from tfdist.launch.doctor.preflight import ALL_PAIRS, Link, dial, measure, new_token, prepare, reserve
+from tfdist.launch.doctor.preflight import ALL_PAIRS, Link, dial, measure, new_token, prepare, reserve, ring_peers
 from tfdist.launch.errors import Problem
 from tfdist.launch.hosts.host import Host
 from tfdist.launch.machine import slots_of
@@ -108,10 +108,8 @@ def _requested_ports(tasks: Mapping[Host, int], port: int | None) -> dict[Host, 
 
 def _targets(sources: Iterable[Host], ports: Mapping[Host, tuple[int, ...]]) -> dict[Host, list[tuple[Host, int]]]:
     """The hosts and ports that each host dials."""
-    return {
-        source: [(target, port) for target in hosts_to_dial(source, list(ports)) for port in ports[target]]
-        for source in sources
-    }
+    dialled = hosts_to_dial(sources, list(ports))
+    return {source: [(target, port) for target in dialled[source] for port in ports[target]] for source in dialled}
 
 
 def _pairs(hosts: Sequence[Host]) -> Iterable[tuple[Host, Host]]:
@@ -121,9 +119,14 @@ def _pairs(hosts: Sequence[Host]) -> Iterable[tuple[Host, Host]]:
     )
 
 
-def hosts_to_dial(source: Host, hosts: Sequence[Host]) -> list[Host]:
-    """The hosts that `source` must reach, itself included: all, or of more than `ALL_PAIRS` the next and the first."""
-    if len(hosts) <= ALL_PAIRS or source not in hosts:
-        return list(hosts)[:ALL_PAIRS]
-    following = hosts[(hosts.index(source) + 1) % len(hosts)]
-    return list(dict.fromkeys((source, following, hosts[0])))
+def hosts_to_dial(sources: Iterable[Host], hosts: Sequence[Host]) -> dict[Host, list[Host]]:
+    """The hosts that each source must reach, itself included: all, or of more than `ALL_PAIRS` its `ring_peers`."""
+    ranks = {host: rank for rank, host in enumerate(hosts)}
+    dialled = {}
+    for source in sources:
+        if len(hosts) <= ALL_PAIRS or source not in ranks:
+            dialled[source] = list(hosts[:ALL_PAIRS])
+        else:
+            peers = (hosts[rank] for rank in ring_peers(ranks[source], len(hosts)))
+            dialled[source] = list(dict.fromkeys((source, *peers)))
+    return dialled

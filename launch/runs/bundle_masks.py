@@ -211,8 +211,9 @@ def hosts_of(member: str, value: Any) -> Iterator[HostNames]:
     """
     if member.endswith("hosts.json"):
         yield from _described(value)
-    elif isinstance(value, list):
-        yield from map(_planned, value)
+    elif isinstance(value, dict) and member.endswith("cluster.json"):
+        tasks, cluster = value.get("tasks"), value.get("cluster")
+        yield from (_planned(task, cluster) for task in (tasks if isinstance(tasks, list) else ()))
     elif isinstance(value, dict):
         yield from _described(value.get("hosts"))
         yield HostNames(_texts([value.get("host")]))
@@ -237,13 +238,13 @@ def _described(hellos: Any) -> Iterator[HostNames]:
         yield host_names(name, hello)
 
 
-def _planned(task: Any) -> HostNames:
+def _planned(task: Any, cluster: Any) -> HostNames:
     """Name of a task's host, and the address of the task."""
     found = []
     with suppress(AttributeError, KeyError, IndexError, TypeError, ValueError):
         found.append(task["host"])
-        config = parse_json(task["env"]["TF_CONFIG"])
-        address = config["cluster"][config["task"]["type"]][config["task"]["index"]].rpartition(":")[0]
+        role, _, index = task["task"].rpartition("-")
+        address = cluster[role][int(index)].rpartition(":")[0]
         if not _STAYS.fullmatch(address):
             found.append(address)
     return HostNames(_texts(found))

@@ -28,8 +28,8 @@ STATUS_S = 1.0
 """Time for an answer that only says whether a launcher listens; without one it does."""
 STOPPED_BY = "tfdist stop"
 """The command in the outcome of a run that a request has stopped."""
-_LONGEST = 1 << 16
-"""Bytes of a request or an answer, and of the file about a launcher."""
+_LONGEST = 1 << 20
+"""Bytes of a request or an answer, as with the names of all tasks that run, and of the file about a launcher."""
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class RunDir:
     spec = FileIn("spec.json")
     """The training spec, or the strategy and the user's command."""
     cluster = FileIn("cluster.json")
-    """Host, cores, environment and command of each task."""
+    """The addresses of the cluster; host, cores, environment and command of each task."""
     hosts = FileIn("hosts.json")
     """Each host's description from its agent."""
     commands = FileIn("commands.txt")

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict
 from tfdist.launch.agent_program.optional import CLOCK_BOOTTIME
 from tfdist.launch.diagnosis.history import MOST_TEXT, Outcome, Status
 from tfdist.launch.errors import TfdistError
-from tfdist.launch.json_files import LARGEST, load_json, read_json, reason_of
+from tfdist.launch.json_files import LARGEST, LARGEST_JSON, load_json, read_json, reason_of
 from tfdist.launch.redact import safe_text
 from tfdist.launch.runs.launcher import Launcher, answering, answers, read_launcher
 from tfdist.launch.runs.rundir import RunDir, is_ours
@@ -159,17 +159,29 @@ def _safe(value: Any) -> Any:
     return with_texts(value, safe)
 
 
-class _Plan(TypedDict):
+class _TaskFields(TypedDict):
     task: str
     host: str
 
 
-def tasks_of(run_dir: RunDir, limit: int = LARGEST) -> Mapping[str, str]:
-    """Each task's host, in the order of the plan; empty before there is one, or if it has more than `limit` bytes."""
+class _PlanFields(TypedDict):
+    tasks: tuple[_TaskFields, ...]
+
+
+def tasks_of(run_dir: RunDir) -> Mapping[str, str]:
+    """Each task's host, in the order of the plan; empty before there is one."""
     with suppress(ValueError):
-        plans = from_json(read_json(run_dir.cluster, limit), tuple[_Plan, ...])
-        return dict(_safe([[plan["task"], plan["host"]] for plan in plans]))
+        plan = from_json(read_json(run_dir.cluster, LARGEST), _PlanFields)
+        return dict(_safe([[each["task"], each["host"]] for each in plan["tasks"]]))
     return {}
+
+
+def number_of_hosts(run_dir: RunDir) -> int:
+    """Number of the hosts in the plan; 0 before there is one, or if it is too large for a list of many runs."""
+    with suppress(ValueError):
+        plan = from_json(read_json(run_dir.cluster, LARGEST_JSON), _PlanFields)
+        return len({each["host"] for each in plan["tasks"]})
+    return 0
 
 
 def _ending(run_dir: RunDir) -> _OutcomeFields:

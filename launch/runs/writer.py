@@ -4,7 +4,7 @@ import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -193,7 +193,7 @@ class RunWriter:
         if isinstance(message, Output):
             self._append(self.run_dir.log(message.task, message.stream, message.attempt), message.text)
         elif not isinstance(message, Heartbeat | Inspected):
-            self._append_event({"kind": type(message).__name__, **asdict(_without_data(message))})
+            self._append_event({"kind": type(message).__name__, **vars(_without_data(message))})
 
     def refuse(self, arrival: Arrival) -> None:
         """Record a message about a task that is not on the host that sent it."""
@@ -237,14 +237,33 @@ def _without_data(message: Message) -> Message:
 
 
 def describe_plan(job: Job, plan: TaskPlan) -> dict[str, Any]:
-    """One task for --dry-run and cluster.json; `env` holds what tfdist sets or forwards, secrets redacted."""
+    """One task for --dry-run; `env` holds what tfdist sets or forwards, secrets redacted."""
+    return _described(plan, job.environment(plan), job.command(plan))
+
+
+def describe_job(job: Job) -> dict[str, Any]:
+    """All tasks for cluster.json, as `describe_plan`, but what they have in common stands there once.
+
+    TF_CONFIG of a task is `cluster` (without evaluators, unless it is one) and its place there. In its command,
+    `{ps_hosts}` and `{worker_hosts}` stand for the addresses.
+    """
+    commands = ((plan, job.command_without_addresses(plan)) for plan in job.plans)
+    tasks = [_described(plan, job.environment_without_addresses(plan), command) for plan, command in commands]
+    first = tasks[0]["env"].items()
+    common = {name: value for name, value in first if all(task["env"].get(name) == value for task in tasks)}
+    for task in tasks:
+        task["env"] = {name: value for name, value in task["env"].items() if name not in common}
+    return {"format": 1, "cluster": job.cluster.addresses, "env": common, "tasks": tasks}
+
+
+def _described(plan: TaskPlan, env: Mapping[str, str], command: Sequence[str]) -> dict[str, Any]:
     return {
         "task": plan.task.name,
         "host": plan.host.name,
         "cores": list(plan.cores),
-        "env": {name: redact_value(name, value) for name, value in job.environment(plan).items()},
+        "env": {name: redact_value(name, value) for name, value in env.items()},
         "cwd": plan.program.cwd,
-        "command": redact_command(job.command(plan)),
+        "command": redact_command(command),
     }
 
 
@@ -252,11 +271,13 @@ def save_plan(job: Job, hellos: Mapping[str, Mapping[str, Any]], writer: RunWrit
     """Write hosts.json, cluster.json and commands.txt; `hellos` are the host descriptions by host name."""
     run_dir = writer.run_dir
     writer.save(run_dir.hosts, hellos)
-    writer.save(run_dir.cluster, [describe_plan(job, plan) for plan in job.plans])
-    commands = [f"{plan.task.name}: {redact_command(job.command(plan))}" for plan in job.plans]
+    described = describe_job(job)
+    writer.save(run_dir.cluster, described)
+    commands = [f"{task['task']}: {task['command']}" for task in described["tasks"]]
     copy = [str(job.copy)] if job.copy is not None else []
     shared = shlex.join(f"{name}={redact_value(name, value)}" for name, value in job.shared.items())
     environment = [f"environment: {shared}"] if shared else []
+    lists = [f"{name}: {text}" for name, text in job.host_lists.items() if any(name in each for each in commands)]
     writer.save_text(
-        run_dir.commands, "\n".join([redact_command(this_command()), *copy, *environment, *commands]) + "\n"
+        run_dir.commands, "\n".join([redact_command(this_command()), *copy, *environment, *lists, *commands]) + "\n"
     )

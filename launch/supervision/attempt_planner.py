@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from tfdist.launch.agent_program.system import event_time
@@ -56,9 +56,9 @@ class AttemptPlanner:
         Raises:
             TfdistError: the job cannot be continued, or interrupted (exit code 128 + signal).
         """
-        for lost in ended.history.select(AgentLost):
-            for host in [host for host in self.fleet.channels if host.name == lost.host]:
-                self.fleet.lose(host, lost.reason)
+        lost = {agent.host: agent.reason for agent in ended.history.select(AgentLost)}
+        for host in [host for host in self.fleet.channels if host.name in lost]:
+            self.fleet.lose(host, lost[host.name])
         plan = self._next_plan(ended.job, saved)
         return self._tasks(plan.job), plan.note
 
@@ -183,7 +183,7 @@ class _Copying:
         self.copy = job.copy
         self.next_at = time.monotonic() + PATIENCE_S
 
-    def show(self, missing: Sequence[Host]) -> None:
+    def show(self, missing: Collection[Host]) -> None:
         """Announce it, every few seconds."""
         if self.copy is not None and time.monotonic() >= self.next_at:
             self.next_at = time.monotonic() + UPDATE_S

@@ -80,8 +80,9 @@ def decide(
     return Restart(tasks, whole, delay_s(attempts))
 
 
-def tasks_to_restart(job: Job, culprits: Sequence[str]) -> tuple[str, ...] | None:
+def tasks_to_restart(job: Job, culprits: Collection[str]) -> tuple[str, ...] | None:
     """The tasks that are restarted after a failure of these; all of them if a host is to blame. None: no restart."""
+    culprits = set(culprits)
     roles = {plan.task.name: plan.task.role for plan in job.plans}
     failed = {roles[task] for task in culprits} or set(roles.values())
     if any(job.roles[role].restarts is None for role in failed):

@@ -64,7 +64,7 @@ class StragglerWatch:
     def _note(self, message: Message, now: float) -> None:
         match message:
             case Started() | Listening():  # again: a worker that starts makes no updates, and is not slow
-                self.steps = state_of(self.tasks.job).steps
+                self.steps.forget()
             case Event(task, event={"event": "step"} as event):
                 self.steps.note(task, event, now)
                 reasons = (gpu.get("throttle") for gpu in gpus_of(event))

@@ -202,7 +202,8 @@ class Supervisor:
                 self.tasks.note_end(task)
             case messages.NotStarted(task):
                 self.tasks.note_end(task)
-                self._stop(self.policy.grace_s, f"{task} could not be started")
+                if not self.tasks.stopped:  # once: a program that is missing is missing for all
+                    self._stop(self.policy.grace_s, f"{task} could not be started")
             case NextTurn(turn):
                 if self.policy.timeout_s is not None:
                     self.deadlines[self._time_out] = at + self.policy.timeout_s
@@ -421,8 +422,9 @@ class Supervisor:
 
     def _abandon(self, host: str, at: float) -> None:
         # Its tasks end without us: an agent stops them, and the parent of an agent kills what a killed one leaves.
-        lost = self.tasks.of_host(host) & (self.tasks.running | self.starts.tasks)
-        self.tasks.lose(lost & self.tasks.running)
+        running = set(filter(self.tasks.has_process, self.tasks.of_host(host)))
+        lost = running | (self.tasks.of_host(host) & self.starts.tasks)
+        self.tasks.lose(running)
         if self.saving.active and not lost.isdisjoint(self.job.leading):  # the others would wait for it
             self.saving.end(at)
         if lost and not self.tasks.stopped:  # other hosts may be lost at the same time

@@ -1,9 +1,11 @@
 """The tasks of a running job: the phase of each, and the messages that start, inspect and stop them."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.channel import Channel
@@ -96,10 +98,13 @@ class TaskGroup:
     _attempts: dict[str, int] = field(init=False)
     """The present attempt of each task."""
     _phases: dict[str, Phase] = field(init=False)
+    _number: Counter[Phase] = field(init=False)
+    """Tasks in each phase: what is asked about all of them after each message must not look at each."""
 
     def __post_init__(self) -> None:
         self._attempts = dict.fromkeys(self.channels, 0)
         self._phases = dict.fromkeys(self.channels, Phase.WAITING)
+        self._number = Counter(self._phases.values())
 
     def again(self, job: Job, channels: Mapping[str, Channel]) -> "TaskGroup":
         """A group of the tasks of the next attempt of a whole job, which knows nothing about this one."""
@@ -119,7 +124,11 @@ class TaskGroup:
     @property
     def any_running(self) -> bool:
         """Whether a task has a process, or will get one."""
-        return any(phase in _WITH_PROCESS for phase in self._phases.values())
+        return any(self._number[phase] for phase in _WITH_PROCESS)
+
+    def has_process(self, task: str) -> bool:
+        """Whether this task has a process, or will get one."""
+        return self._phases[task] in _WITH_PROCESS
 
     @property
     def leaders(self) -> list[str]:
@@ -132,9 +141,14 @@ class TaskGroup:
         return self._in(Phase.SUCCEEDED)
 
     @property
+    def number_finished(self) -> int:
+        """Number of leading tasks that exited with code 0."""
+        return self._number[Phase.SUCCEEDED]
+
+    @property
     def succeeded(self) -> bool:
         """Whether all leading tasks have exited with code 0."""
-        return self.finished >= set(self.job.leading)
+        return self.number_finished == len(self.job.leading)
 
     @property
     def starting(self) -> Set[str]:
@@ -144,7 +158,7 @@ class TaskGroup:
     @property
     def all_started(self) -> bool:
         """Whether no task is still to be started."""
-        return not any(phase in _BEFORE_START for phase in self._phases.values())
+        return not any(self._number[phase] for phase in _BEFORE_START)
 
     def has_started(self, task: str) -> bool:
         """Whether the process of the task's present attempt runs."""
@@ -152,12 +166,25 @@ class TaskGroup:
 
     def of_host(self, host: str) -> set[str]:
         """The tasks on the host of that name."""
-        return {task for task, channel in self.channels.items() if channel.host.name == host}
+        return set(self._on_host.get(host, ()))
+
+    @cached_property
+    def _on_host(self) -> Mapping[str, list[str]]:
+        on_host: dict[str, list[str]] = {}
+        for task, channel in self.channels.items():
+            on_host.setdefault(channel.host.name, []).append(task)
+        return on_host
 
     def _in(self, phase: Phase) -> Set[str]:
         return {task for task, each in self._phases.items() if each is phase}
 
     # --- what changes it
+
+    def _enter(self, phase: Phase, tasks: Iterable[str]) -> None:
+        for task in tasks:
+            self._number[self._phases[task]] -= 1
+            self._number[phase] += 1
+            self._phases[task] = phase
 
     def start(self, tasks: Collection[str]) -> None:
         """Start the present attempts of these tasks."""
@@ -168,34 +195,34 @@ class TaskGroup:
             number = self.attempt(task)
             env = {**self.job.environment(plan), "TFDIST_ATTEMPT": str(self.job.first_attempt + number)}
             port = self.job.cluster.port(plan.task)
-            self._phases[task] = Phase.STARTING
+            self._enter(Phase.STARTING, [task])
             self.channels[task].send(Start(task, argv, env, cwd, plan.cores, port, attempt=number))
 
     def note_start(self, task: str) -> None:
         """Take note that the process of the present attempt was started."""
         if self._phases[task] is Phase.STARTING:
-            self._phases[task] = Phase.RUNNING
+            self._enter(Phase.RUNNING, [task])
 
     def note_end(self, task: str, code: int | None = None) -> None:
         """Take note that the process of the present attempt has ended; `code`: its exit code, if it was started."""
         if self._phases[task] in (Phase.STARTING, Phase.RUNNING):
             succeeded = code == 0 and task in self.job.leading
-            self._phases[task] = Phase.SUCCEEDED if succeeded else Phase.ENDED
+            self._enter(Phase.SUCCEEDED if succeeded else Phase.ENDED, [task])
 
     def note_end_before(self, task: str) -> None:
         """Take note that the process of an earlier attempt has ended: the present one may be started."""
         if self._phases[task] is Phase.ENDING:
-            self._phases[task] = Phase.WAITING
+            self._enter(Phase.WAITING, [task])
 
     def lose(self, tasks: Collection[str]) -> None:
         """Expect nothing more of these tasks: their host is lost, or their agent did not start them."""
-        self._phases |= dict.fromkeys(tasks, Phase.ENDED)
+        self._enter(Phase.ENDED, tasks)
 
     def renew(self, tasks: Collection[str], attempt: int) -> None:
         """Expect this attempt of the tasks next, and forget what is known about the one before."""
         for task in tasks:
             self._attempts[task] = attempt
-            self._phases[task] = Phase.ENDING if self._phases[task] in _WITH_PROCESS else Phase.WAITING
+            self._enter(Phase.ENDING if self.has_process(task) else Phase.WAITING, [task])
         self.history.forget(tasks)
 
     def note_stop(self, tasks: Collection[str], grace_s: float, reason: str) -> None:
@@ -296,7 +323,7 @@ class PendingStarts:
         self._set_deadline()
 
     def _unblocked(self) -> list[PendingStart]:
-        return [start for start in self.waiting if not start.tasks & self.group.running]
+        return [start for start in self.waiting if not any(map(self.group.has_process, start.tasks))]
 
     def _set_deadline(self) -> None:
         times = [start.at for start in self._unblocked()]

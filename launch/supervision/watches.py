@@ -14,6 +14,7 @@ from typing import Any
 from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.inbox import Message
 from tfdist.launch.agents.messages import Event, Exited, Listening, Output, Release, Reply, StacksDumped, Started
+from tfdist.launch.cluster import Task, task_order
 from tfdist.launch.diagnosis.history import Freeze, NotJoined, OwnConfig, ProcessState, Stall
 from tfdist.launch.json_files import read_bytes
 from tfdist.launch.supervision.task_group import TaskGroup
@@ -83,7 +84,10 @@ class Barrier:
 
     def check(self) -> bool:
         """Open the barrier if no leading task is still to come; returns whether a turn has ended instead."""
-        if not self.waiting or not self.waiting | self.tasks.finished >= set(self.tasks.job.leading):
+        leading = self.tasks.job.leading
+        if not self.waiting or len(self.waiting) + self.tasks.number_finished < len(leading):
+            return False
+        if not self.waiting | self.tasks.finished >= set(leading):
             return False
         if not self.paced:
             self._open({})
@@ -157,9 +161,10 @@ class JoinWatch:
 
     def note_exit(self, task: str, now: float) -> None:
         """Take note that a task exited with code 0: from some time later on, check whether others wait for it."""
-        job = self.tasks.job
-        has_port = any(plan.task.name == task and job.cluster.port(plan.task) for plan in job.plans)
-        if not self.missing and task in job.leading and has_port and task not in self._listening():
+        job, attempt = self.tasks.job, self.tasks.attempt(task)
+        if self.missing or task not in job.leading or not job.cluster.port(Task(*task_order(task))):
+            return
+        if not self.tasks.history.has(Listening, task, attempt):
             self.missing = task
             self.tasks.deadlines[self.check] = now + max(0.0, self.tasks.policy.settle_secondary_s - 2 * CHECK_S)
 

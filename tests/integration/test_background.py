@@ -147,7 +147,7 @@ def test_the_table_of_a_training_counts_from_the_start_of_its_phases(folder, cap
     run_dir = RunDir(folder / "runs" / "20260101T120000Z-launch")
     save_json(run_dir.launcher, this_launcher().to_json())
     save_json(run_dir.spec, {"command": [], **json.loads(tasks[0]["env"]["TFDIST_SPEC"])})
-    save_json(run_dir.cluster, tasks)
+    save_json(run_dir.cluster, {"tasks": tasks})
     past = time.time() - 1200
     run_dir.events.write_text(json.dumps({"kind": "Started", "task": "worker-1", "pid": 1, "time": past}) + "\n")
     with Terminal([*TFDIST, "logs", "last", "--follow"], folder) as terminal:

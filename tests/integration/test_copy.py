@@ -204,4 +204,4 @@ def test_a_bench_on_two_hosts_measures_copies(launcher):
     assert (row["status"], row["hosts"]) == ("ok", 2)
     assert (launcher.folder / "bench" / "copy.tar.gz").exists()
     (cluster,) = (launcher.folder / "bench" / "runs").glob("*/cluster.json")
-    assert all("/tfdist-" in task["cwd"] for task in json.loads(cluster.read_text()))
+    assert all("/tfdist-" in task["cwd"] for task in json.loads(cluster.read_text())["tasks"])

@@ -30,7 +30,7 @@ def test_multiworker_trains_on_two_hosts(launcher):
     assert outcome["status"] == "ok"
     assert outcome["loss"]["worker-0"] == outcome["loss"]["worker-1"] < 2.3
     assert outcome["updates_applied"] == 20
-    plans = json.loads((launcher.run_dir / "cluster.json").read_text())
+    plans = json.loads((launcher.run_dir / "cluster.json").read_text())["tasks"]
     assert [plan["host"] for plan in plans] == ["h1", "h2"]
 
 
@@ -43,7 +43,7 @@ def test_parameter_server_trains_across_hosts(launcher):
     outcome = json.loads(done.out.splitlines()[-1])
     assert outcome["updates_applied"] == 20
     assert outcome["tasks"].keys() >= {"ps-0", "worker-0", "chief-0"}
-    plans = json.loads((launcher.run_dir / "cluster.json").read_text())
+    plans = json.loads((launcher.run_dir / "cluster.json").read_text())["tasks"]
     assert {plan["task"]: plan["host"] for plan in plans} == {"chief-0": "h2", "worker-0": "h2", "ps-0": "h1"}
 
 

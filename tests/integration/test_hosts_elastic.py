@@ -75,7 +75,7 @@ class Run:
 
     def hosts(self):
         """The host of each task in the last attempt."""
-        return [plan["host"] for plan in json.loads((self.launcher.run_dir / "cluster.json").read_text())]
+        return [task["host"] for task in json.loads((self.launcher.run_dir / "cluster.json").read_text())["tasks"]]
 
     def outcome(self):
         return json.loads((self.launcher.run_dir / "outcome.json").read_text())

@@ -141,7 +141,7 @@ def test_multiworker_trains_in_an_allocation(jobs):
     )  # fmt: skip
     assert jobs.end_of(job) == ("COMPLETED", "0:0"), jobs.output
     (run_dir,) = (jobs.folder / "runs").iterdir()
-    assert [plan["host"] for plan in json.loads((run_dir / "cluster.json").read_text())] == ["h1", "h2"]
+    assert [task["host"] for task in json.loads((run_dir / "cluster.json").read_text())["tasks"]] == ["h1", "h2"]
 
 
 def test_sbatch_reads_the_value_of_an_option_as_it_was_given(jobs):

@@ -21,7 +21,9 @@ def same_tasks(tasks, saved):
 
 
 class FakeChannel:
-    """Records what is sent to an agent."""
+    """Records what is sent to an agent, which has tfdist."""
+
+    has_package = True
 
     def __init__(self, host=LOCAL):
         self.host, self.last_received, self.sent, self.silent = host, time.monotonic(), [], False

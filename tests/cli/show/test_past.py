@@ -43,7 +43,7 @@ def run_dir(tmp_path_factory):
     """A training of two workers that has ended."""
     run_dir = RunDir(tmp_path_factory.mktemp("run"))
     save_json(run_dir.spec, SavedSpec(TrainingSpec()).to_json())
-    save_json(run_dir.cluster, [{"task": f"worker-{index}", "host": "h1"} for index in range(2)])
+    save_json(run_dir.cluster, {"tasks": [{"task": f"worker-{index}", "host": "h1"} for index in range(2)]})
     save_json(run_dir.outcome, {"format": 1, "status": "ok"})
     return run_dir
 
@@ -85,7 +85,7 @@ def test_entries_with_wrong_fields_are_left_out(broken, run_dir, out):
 
 def test_tasks_with_unknown_names_in_the_plan_are_left_out(run_dir, out):
     names = ("worker-0", "worker-x", "worker-" + "9" * 5000, "ghost-1", "worker")
-    save_json(run_dir.cluster, [{"task": name, "host": "h1"} for name in names])
+    save_json(run_dir.cluster, {"tasks": [{"task": name, "host": "h1"} for name in names]})
     assert "4711" in shown(run_dir, out, step("worker-0", 4711))
 
 

@@ -156,7 +156,7 @@ def test_preparing_a_folder_that_does_not_answer_does_not_stop_heartbeats():
     with real_agent(source=source) as agent:
         agent.wait_for(Hello)
         before = len(agent.messages)
-        agent.send(Prepare("", "/", False, request=1))
+        agent.send(Prepare("/", False, request=1))
         assert agent.wait_for(Prepared).actual == "/"
         assert Heartbeat in map(type, agent.messages[before:])
 
@@ -165,17 +165,17 @@ def test_an_agent_that_can_start_no_thread_answers_all_the_same():
     refuse = "import threading\ndef refused(thread): raise RuntimeError(thread)\nthreading.Thread.start = refused"
     with real_agent(source=changed_agent(refuse)) as agent:
         agent.wait_for(Hello)
-        agent.send(Prepare("", "/", False, request=1))
+        agent.send(Prepare("/", False, request=1))
         assert agent.wait_for(Prepared).actual == "/"
 
 
 def test_the_programs_file_is_compared_by_its_hash(tmp_path):
     (tmp_path / "t.py").write_bytes(b"x = 1")
     with real_agent() as agent:
-        agent.send(Prepare("", str(tmp_path), False, "t.py", request=1))
+        agent.send(Prepare(str(tmp_path), False, "t.py", request=1))
         assert agent.wait_for(Prepared).digest == hashlib.sha256(b"x = 1").hexdigest()
     with real_agent() as agent:
-        agent.send(Prepare("", str(tmp_path), False, "missing.py", request=1))
+        agent.send(Prepare(str(tmp_path), False, "missing.py", request=1))
         assert agent.wait_for(Prepared).digest == ""
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import tfdist
-from tfdist.launch.agents.bootstrap import package_text
+from tfdist.launch.agents.bootstrap import agent_source, package_text
+from tfdist.launch.hosts.host import Host
 
 IMPORT = """
 import sys
@@ -63,3 +64,10 @@ def test_the_text_has_no_whitespace_and_fits_into_a_pipe():
     assert package_text().isascii()
     assert not any(map(str.isspace, package_text()))
     assert len(package_text()) < 1 << 20
+
+
+def test_the_agents_program_is_in_memory_once_for_all_hosts():
+    source = agent_source(Host("h1"))
+    length, _, program = source.partition(b"\n")
+    assert int(length) == len(program)
+    assert agent_source(Host("h2")) is source

@@ -25,7 +25,7 @@ from tfdist.launch.agents.channel import (
     updated_offset,
 )
 from tfdist.launch.agents.inbox import AgentLost, Inbox
-from tfdist.launch.agents.messages import Alive, Event, Exited, Heartbeat, Hello, Output, Prepare, Started, Terminated
+from tfdist.launch.agents.messages import Alive, Event, Exited, Heartbeat, Hello, Output, Package, Started, Terminated
 from tfdist.launch.hosts.host import LOCAL, Host
 
 from .stand_ins import channel_to, host, python_task, wait_for_message
@@ -124,7 +124,7 @@ def test_a_frozen_agent_blocks_neither_sending_nor_closing():
     channel = Channel(host("frozen"), inbox)
     wait_for_message(inbox, Hello)
     os.kill(channel.process.pid, signal.SIGSTOP)
-    sender = threading.Thread(target=lambda: channel.send(Prepare("x" * (8 << 20), "/", True)), daemon=True)
+    sender = threading.Thread(target=lambda: channel.send(Package("x" * (8 << 20))), daemon=True)
     sender.start()
     sender.join(10)
     assert not sender.is_alive()

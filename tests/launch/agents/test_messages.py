@@ -39,6 +39,7 @@ from tfdist.launch.agents.messages import (
     NotReserved,
     NotStarted,
     Output,
+    Package,
     Prepare,
     Prepared,
     Release,
@@ -227,10 +228,10 @@ TO_AGENT = [
     Configure(5.0, 60.0), Inspect(("worker-0",), True, request=3),
     Reserve((0, 5000), request=2), Start("worker-0", ("a b", "'\";$HOME"), {"K": "v\n"}, "/tmp", (0,), 5000, attempt=1),
     Stop(("worker-0",), 5.0),
-    Release(1), Finish(), Heartbeat(1.0), Prepare("UEs=", "/a b", True), CloseProbe(),
+    Release(1), Finish(), Heartbeat(1.0), Prepare("/a b", True), CloseProbe(),
     Dial((("::1", 5000), ("h2", 5001)), "token", 4.0), MeasureLink("h2", 5000, "token", 1.0),
     DumpStacks(("worker-0",)), CheckFolder("/a b", "token", "write"), EndAgent("#tfdist-1", 5.0),
-    CopyPart("UEs="), FindWritten(),
+    CopyPart("UEs="), Package("UEs="), FindWritten(),
 ]  # fmt: skip
 FROM_AGENT = [
     LoggedIn(), Alive(1.0), Inspected({"worker-0": "S"}, {"worker-0": ""}, request=3), Listening("t", 1.0), Stuck("t", 1.0, "D", "x"),

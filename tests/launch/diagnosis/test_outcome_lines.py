@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tfdist.launch.diagnosis.history import Attempt, Outcome, Status
-from tfdist.launch.diagnosis.outcome_lines import SHOWN_ATTEMPTS, Label, lines_of
+from tfdist.launch.diagnosis.outcome_lines import SHOWN_ATTEMPTS, SHOWN_CASUALTIES, Label, lines_of
 from tfdist.launch.diagnosis.straggler import StragglerReport
 
 FAILED = Outcome(
@@ -30,6 +30,16 @@ def test_a_failure_is_told_from_the_traceback_to_the_logs():
         "not restarted: --max-restarts 1 is used up",
         "logs: runs/x",
     ]
+
+
+def test_of_many_other_ends_the_first_are_told():
+    casualties = {f"worker-{number}": f"was lost with h{number // 2}" for number in range(2 * SHOWN_CASUALTIES + 3)}
+    told = [str(line) for line in lines_of(replace(FAILED, casualties=casualties))][2:-3]
+    assert told[SHOWN_CASUALTIES - 1 :] == [
+        "then worker-18 and worker-19 was lost with h9",
+        "... 3 more tasks in outcome.json",
+    ]
+    assert len(told) == SHOWN_CASUALTIES + 1
 
 
 def test_of_many_attempts_the_first_and_the_last_are_told():

@@ -312,11 +312,13 @@ def test_tf_config_in_the_environment_fails():
     assert only(replace(sound(LOCAL), dial_errors={}, tf_config=True))[:2] == ("failed", "environment")
 
 
-def test_up_to_64_hosts_dial_each_other_and_more_only_the_next_and_the_first():
+def test_up_to_64_hosts_dial_each_other_and_more_only_those_that_a_ring_uses():
     hosts = [Host(f"h{number}") for number in range(65)]
-    assert hosts_to_dial(hosts[2], hosts[:64]) == hosts[:64]
-    assert hosts_to_dial(hosts[64], hosts) == [hosts[64], hosts[0]]
-    assert hosts_to_dial(hosts[3], hosts) == [hosts[3], hosts[4], hosts[0]]
+    assert hosts_to_dial(hosts[:3], hosts[:64]) == dict.fromkeys(hosts[:3], hosts[:64])
+    dialled = hosts_to_dial([*hosts, new := Host("new")], hosts)
+    assert (dialled[hosts[0]], dialled[new]) == (hosts, hosts[:64])
+    assert dialled[hosts[64]] == [hosts[64], hosts[0], hosts[63], hosts[31]]
+    assert dialled[hosts[9]] == [hosts[9], hosts[0], hosts[8], hosts[10], hosts[4]]
 
 
 def test_keras_3_without_tf_keras_is_a_warning():

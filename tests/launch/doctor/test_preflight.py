@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.launch.jobs import roles
+from tests.launch.supervisors import FakeChannel
 from tfdist.launch.agents.connect import connect
-from tfdist.launch.agents.messages import Prepared, Reserved
+from tfdist.launch.agents.messages import Dial, DialResult, Prepared, Reserve, Reserved
 from tfdist.launch.cluster import Task
 from tfdist.launch.doctor.preflight import (
     Link,
@@ -131,7 +132,7 @@ class FakeFleet:
     def __init__(self, one, other):
         self.hellos = {host: {**gpus(), **hello} for host, hello in ((LOCAL, one), (REMOTE, other))}
         self.behind_s = dict.fromkeys(self.hellos, 0.0)
-        self.lost = {}
+        self.lost, self.channels = {}, {}
         self.policy = Policy()
 
     def ask(self, requests, what, limit_s, on_wait=None):
@@ -181,11 +182,14 @@ def test_up_to_64_workers_every_host_dials_all_workers():
     assert found[H1][40] == Task("worker", 40)
 
 
-def test_more_workers_dial_the_next_in_the_ring_and_the_leader():
+def test_more_workers_dial_their_neighbours_in_the_ring_and_the_tree_and_the_leader():
     found = dial_targets(job({"worker": 66}, H1, H2, H3, slots=22))
-    assert set(names(found[H1])) == {f"worker-{index}" for index in range(23)}
-    assert set(names(found[H2])) == {"worker-0"} | {f"worker-{index}" for index in range(23, 45)}
-    assert set(names(found[H3])) == {"worker-0"} | {f"worker-{index}" for index in range(45, 66)}
+    numbers = {host: {task.index for task in targets} for host, targets in found.items()}
+    assert numbers == {
+        H1: {*range(66)},  # worker-0 reports failures to all
+        H2: {0, *range(10, 45)},  # parents of 22 to 43 are 10 to 21
+        H3: {0, *range(21, 33), *range(43, 66)},
+    }
 
 
 def test_workers_of_parameter_servers_do_not_dial_each_other():
@@ -194,14 +198,104 @@ def test_workers_of_parameter_servers_do_not_dial_each_other():
     assert set(names(found[H2])) == {"chief-0", "worker-1", "ps-0"}
 
 
-def test_many_workers_dial_the_chief_and_all_parameter_servers():
-    ps = Host("p", "10.0.0.7", role="ps")
-    machines = {H1: Machine((0,), (), slots=40), H2: Machine((0,), (), slots=40), ps: Machine((0,), (), slots=3)}
-    big = plan_job(Shape(roles(chief=1, worker=80, ps=3), True), PROGRAM, machines)
-    found = dial_targets(big)
-    assert {"chief-0", "ps-0", "ps-1", "ps-2"} <= set(names(found[H2]))
-    others = set(range(40))
-    assert not others & {task.index for task in found[H2] if task.role == "worker"}
+def spread(**counts):
+    """A job with each task on a host of its own, but the chief on that of the first worker."""
+    machines = {Host(f"{role}-{index}", f"{role}-{index}", role=role if role == "ps" else ""): Machine((0,), (), slots=1)
+                for role in ("worker", "ps") for index in range(counts.get(role, 0))}  # fmt: skip
+    return plan_job(Shape(roles(**counts), has_cluster=True), PROGRAM, machines)
+
+
+def links(planned):
+    """The links between hosts that are tried: source and target by name."""
+    found = dial_targets(planned)
+    hosts = {plan.task: plan.host.name for plan in planned.plans}
+    return {
+        (source.name, hosts[task]) for source, tasks in found.items() for task in tasks if source.name != hosts[task]
+    }
+
+
+def names_of(role, number):
+    return [f"{role}-{index}" for index in range(number)]
+
+
+@pytest.mark.parametrize("number", [65, 1000])
+def test_all_links_that_a_ring_uses_are_tried_and_few_others(number):
+    workers = names_of("worker", number)
+    ring = {(worker, workers[rank - 1]) for rank, worker in enumerate(workers)}  # it receives from the one before
+    tree = {(workers[rank], workers[(rank - 1) // 2]) for rank in range(1, number)}
+    leader = {(worker, workers[0]) for worker in workers[1:]}
+    nccl = {(target, source) for source, target in ring}
+    failures = {(target, source) for source, target in leader}
+    tried = links(spread(worker=number))
+    assert tried >= ring | tree | leader | nccl | failures
+    assert len(tried) < 5 * number
+
+
+def test_all_links_that_a_job_with_parameter_servers_uses_are_tried():
+    workers, servers = names_of("worker", 100), names_of("ps", 3)
+    tried = links(spread(chief=1, worker=100, ps=3))
+    chief = workers[0]  # the host
+    assert {(chief, other) for other in (*workers[1:], *servers)} <= tried
+    assert {(worker, ps) for worker in workers for ps in servers} <= tried
+    assert {(ps, worker) for worker in workers for ps in servers} <= tried  # it receives the gradients
+    assert not {(one, other) for one in workers[1:] for other in workers[1:]} & tried
+
+
+class Network(FakeFleet):
+    """Hosts that reach each other except on one link."""
+
+    def __init__(self, planned, blocked=()):
+        self.hellos = {host: {**gpus(), **hello(**BOTH)} for host in planned.hosts}
+        self.behind_s, self.lost, self.policy = dict.fromkeys(self.hellos, 0.0), {}, Policy()
+        self.channels = {host: FakeChannel(host) for host in planned.hosts}
+        self.blocked = blocked
+
+    def ask(self, requests, what, limit_s, on_wait=None):
+        return {host: self.answer(host, request) for host, request in requests.items()}
+
+    def answer(self, host, request):
+        match request:
+            case Reserve(ports):
+                return Reserved(tuple(5000 + at for at in range(len(ports))), request=1)
+            case Dial(targets):
+                failures = ("timed out" if (host.name, target) == self.blocked else "" for target, _ in targets)
+                return DialResult(tuple(failures), request=1)
+        return Prepared(request=1, requested="/", actual="/")
+
+
+@pytest.mark.parametrize("blocked", [("worker-40", "worker-39"), ("worker-40", "worker-19"), ("worker-0", "worker-40")])
+def test_a_blocked_link_of_a_large_ring_is_found_before_the_start(blocked):
+    planned = spread(worker=70)
+    with pytest.raises(TfdistError, match=f"^{blocked[0]} cannot reach {blocked[1]} on {blocked[1]} at .*timed out"):
+        preflight(planned, Network(planned, blocked), needs_tensorflow=True)
+
+
+def test_what_was_not_tried_is_a_note():
+    for planned, texts in (
+        (
+            spread(worker=70),
+            [
+                "341 of 4,830 links between hosts were tried, to and from worker-0, along the ring of the tasks and the "
+                "tree of their broadcasts; the others, which NCCL or your program may use, were not"
+            ],
+        ),
+        (spread(worker=64), []),
+        (spread(chief=1, worker=70, ps=2), []),  # all links that it uses
+        (job({"worker": 70}, H1, H2, slots=35), []),  # all links between its hosts
+    ):
+        _, notes = preflight(planned, Network(planned), needs_tensorflow=True)
+        assert [note.text for note in notes] == texts
+
+
+def test_tfdist_is_sent_to_each_host_once_and_is_in_memory_once():
+    planned, sent = spread(worker=3), []
+    network = Network(planned)
+    for channel in network.channels.values():
+        channel.has_package, channel.send_encoded = False, sent.append
+    for _ in range(2):  # as for a restart on other hosts
+        preflight(planned, network, needs_tensorflow=True)
+    assert len(sent) == 3
+    assert sent[0] is sent[1] is sent[2]
 
 
 # --- with real agents; two on this machine stand in for two hosts

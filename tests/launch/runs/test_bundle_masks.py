@@ -164,10 +164,7 @@ def hosts(monkeypatch):
         "gpu": {"host": "gpu", "interfaces": {"eth0": ["10.0.0.3"]}},
         "bad": 3,
     }
-    task = {"type": "worker", "index": 0}
-    plan = [
-        {"host": "gpu", "env": {"TF_CONFIG": json.dumps({"cluster": {"worker": ["gpu.internal:22"]}, "task": task})}}
-    ]
+    plan = {"cluster": {"worker": ["gpu.internal:22"]}, "tasks": [{"task": "worker-0", "host": "gpu"}]}
     return Redactor([*hosts_of("hosts.json", hellos), *hosts_of("cluster.json", plan)], {})
 
 
@@ -197,9 +194,10 @@ def test_short_names_of_hosts_are_masked_where_a_host_must_be(hosts):
 
 
 @pytest.mark.parametrize("value", [3, None, [], {}, [3], {"hosts": 3}, {"host": []}, {"hosts": {"a": {"interfaces": [1]}}},
-                                   {"hosts": {"a": {"host": 3, "interfaces": {"b": 3, "c": [4]}}}}, [{"host": 3, "env": 3}],
-                                   [{"env": {"TF_CONFIG": "[1]"}}], {"hosts": [None]}])  # fmt: skip
-@pytest.mark.parametrize("member", ["hosts.json", "outcome.json"])
+                                   {"hosts": {"a": {"host": 3, "interfaces": {"b": 3, "c": [4]}}}}, {"tasks": [{"host": 3}, 3]},
+                                   {"tasks": 3}, {"hosts": [None]}, {"tasks": [{"host": 3, "task": "worker-9"}], "cluster": {"worker": [1]}},
+                                   {"tasks": [{"task": "worker-x"}], "cluster": 3}])  # fmt: skip
+@pytest.mark.parametrize("member", ["hosts.json", "cluster.json", "outcome.json"])
 def test_odd_descriptions_of_hosts_are_no_error(member, value):
     assert Redactor(hosts_of(member, value), {}).text("step 1") == "step 1"
 

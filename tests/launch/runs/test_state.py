@@ -20,7 +20,7 @@ from tfdist.launch.errors import TfdistError
 from tfdist.launch.json_files import save_json
 from tfdist.launch.runs.launcher import Launcher, read_launcher, serve, this_launcher
 from tfdist.launch.runs.rundir import RunDir
-from tfdist.launch.runs.state import RunState, find_run, list_runs, read_outcome, read_run, tasks_of
+from tfdist.launch.runs.state import RunState, find_run, list_runs, number_of_hosts, read_outcome, read_run, tasks_of
 
 EARLY, LATE = "20260101T120000Z-launch", "20260102T120000Z-mine"
 
@@ -181,6 +181,7 @@ def test_the_state_of_a_finished_job_is_that_of_its_outcome(tmp_path):
     assert again == replace(outcome, casualties=dict(outcome.casualties), hosts=again.hosts)
     assert again.status is Status.FAILED
     assert list(tasks_of(RunDir(tmp_path))) == ["worker-0", "worker-1"]
+    assert number_of_hosts(RunDir(tmp_path)) == 1
 
 
 def test_a_run_without_an_outcome_runs_as_long_as_its_launcher(tmp_path):
@@ -266,7 +267,7 @@ def test_files_that_cannot_be_read_are_no_error(text, tmp_path):
     assert json.dumps(read_run(run_dir).to_json())
     assert read_launcher(run_dir) is None
     assert read_outcome(run_dir) is None
-    assert tasks_of(run_dir) == {}
+    assert (tasks_of(run_dir), number_of_hosts(run_dir)) == ({}, 0)
 
 
 # --- files that anybody may have written
@@ -312,7 +313,7 @@ def test_escapes_in_a_runs_files_are_not_shown(tmp_path):
     run_dir = RunDir(tmp_path / "20260101T120000Z-\x1b[31m")
     hostile = "a\x1b]0;title\x07b"
     save_json(run_dir.launcher, replace(this_launcher(), host=hostile).to_json())
-    save_json(run_dir.cluster, [{"task": hostile, "host": hostile}])
+    save_json(run_dir.cluster, {"tasks": [{"task": hostile, "host": hostile}]})
     found = read_run(run_dir)
     assert (found.name, found.launcher.host) == ("20260101T120000Z-", "ab")
     assert tasks_of(run_dir) == {"ab": "ab"}

@@ -2,17 +2,23 @@ import errno
 import json
 import os
 import resource
+import shlex
 import shutil
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.launch.jobs import roles
 from tfdist.launch.agents.inbox import Restarting
 from tfdist.launch.agents.messages import Event, Heartbeat, Inspected, Output, Started
+from tfdist.launch.hosts.host import Host
+from tfdist.launch.job import Program, Shape, plan_job
+from tfdist.launch.machine import Machine
 from tfdist.launch.runs import writer as writer_module
 from tfdist.launch.runs.rundir import RunDir
-from tfdist.launch.runs.writer import RunWriter
+from tfdist.launch.runs.state import tasks_of
+from tfdist.launch.runs.writer import RunWriter, save_plan
 
 
 def test_output_goes_to_the_tasks_log_and_other_messages_to_events(tmp_path):
@@ -238,3 +244,39 @@ def test_the_outcome_is_written_when_no_descriptor_is_left(tmp_path):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert json.loads(run_dir.outcome.read_text()) == {"status": "ok"}
     assert warnings == []
+
+
+def plan(workers, ps=1):
+    """A job of which each task is on a host of its own, whose program gets the cluster by flags, too."""
+    machines = {Host(f"node-{number:04}", f"10.0.{number >> 8}.{number & 255}"): Machine((0,), (), slots=1)
+                for number in range(workers)}  # fmt: skip
+    program = Program(("train.py", "--task={index}", "--workers={worker_hosts}"), {"TFDIST_SPEC": "x" * 500}, "/")
+    job = plan_job(Shape(roles(worker=workers, ps=ps), has_cluster=True), program, machines)
+    return job.with_ports({plan.task.name: 5000 + plan.task.index for plan in job.plans})
+
+
+def test_the_plan_of_a_run_has_the_addresses_of_the_cluster_once(tmp_path):
+    job = plan(workers=3)
+    with RunWriter(run_dir := RunDir(tmp_path)) as writer:
+        save_plan(job, {}, writer)
+    saved = json.loads(run_dir.cluster.read_text())
+    assert [(task["task"], task["host"]) for task in saved["tasks"]] == list(tasks_of(run_dir).items())
+    for task, planned in zip(saved["tasks"], job.plans, strict=True):
+        role, _, index = task["task"].rpartition("-")
+        tf_config = json.dumps({"cluster": saved["cluster"], "task": {"type": role, "index": int(index)}})
+        assert {**saved["env"], **task["env"], "TF_CONFIG": tf_config} == job.environment(planned)
+        command = task["command"].replace("{worker_hosts}", job.host_lists["{worker_hosts}"])
+        assert tuple(shlex.split(command)) == job.command(planned)
+    commands = run_dir.commands.read_text().splitlines()
+    assert commands[1] == "{worker_hosts}: 10.0.0.0:5000,10.0.0.1:5001,10.0.0.2:5002"
+    assert commands[2] == "worker-0: train.py --task=0 '--workers={worker_hosts}'"
+
+
+def test_the_plan_of_a_run_grows_linearly_with_its_tasks(tmp_path):
+    sizes = []
+    for number in (100, 400):
+        with RunWriter(run_dir := RunDir(tmp_path / str(number))) as writer:
+            save_plan(plan(number), {}, writer)
+        sizes.append((run_dir.cluster.stat().st_size, run_dir.commands.stat().st_size))
+    for few, many in zip(*sizes, strict=True):
+        assert many < 4.2 * few  # with four times as many tasks

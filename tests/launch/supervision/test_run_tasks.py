@@ -100,7 +100,7 @@ def output(messages):
 
 def hosts_of(folder):
     """The host of each task in the last plan."""
-    return [plan["host"] for plan in json.loads((folder / "run/cluster.json").read_text())]
+    return [task["host"] for task in json.loads((folder / "run/cluster.json").read_text())["tasks"]]
 
 
 def test_a_host_whose_agent_was_killed_is_connected_again(tmp_path, survivors):
