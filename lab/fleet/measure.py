@@ -29,7 +29,7 @@ DESCRIPTORS = 10
 """Open files for each host, of the launcher and of the fleet, at most."""
 COUNTED = re.compile(rb'"(?:kind|event)": ?"(Started|step)"')
 MOST_ERROR = 500
-"""Characters at the end of what a command that fails has printed."""
+"""Characters at the end of the last line that a command that fails has printed."""
 LAST_LINES = 5
 """Lines of the launcher that a message about its failure quotes."""
 
@@ -321,7 +321,8 @@ def _answer(words: list[str]) -> tuple[float | None, str]:
     seconds = time.perf_counter() - start
     if done.returncode == 0:
         return seconds, ""
-    return None, f"tfdist {' '.join(words[:2])}: exit code {done.returncode}: {done.stderr[-MOST_ERROR:].strip()}"
+    last = "".join(done.stderr.splitlines()[-1:])[-MOST_ERROR:]
+    return None, f"tfdist {' '.join(words[:2])}: exit code {done.returncode}: {last}"
 
 
 def _named(run_dir: Path) -> str:

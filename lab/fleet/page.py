@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class Quantity:
     text: str = "{:.2f}"
     aim: float | None = None
     """Upper limit at `AIM_HOSTS` hosts."""
+    has_slope: bool = True
 
 
 QUANTITIES = (
@@ -48,7 +49,7 @@ QUANTITIES = (
 BESIDE = (
     Quantity("steps that the launcher wrote down per second", lambda each: each.steps_per_s, "{:,.0f}"),
     Quantity("CPU time of the played hosts until the start, s", lambda each: each.fleet_cpu_s),
-    Quantity("load average of the machine before the launch", lambda each: each.load, "{:.1f}"),
+    Quantity("load average of the machine before the launch", lambda each: each.load, "{:.1f}", has_slope=False),
 )
 PAGE = """# What the launcher costs with many hosts
 
@@ -144,7 +145,7 @@ def table(rows: Sequence[Figures], quantities: Sequence[Quantity], with_aim: boo
     for quantity in quantities:
         values = [quantity.value(row) for row in rows]
         cells = ["-" if value is None else quantity.text.format(value) for value in values]
-        exponent = slope(sizes, values)
+        exponent = slope(sizes, values) if quantity.has_slope else None
         fitted = "-" if exponent is None else f"{exponent:.2f}"
         aim = "" if quantity.aim is None else f"under {quantity.aim:g}"
         lines.append([quantity.name, *cells, fitted, *([aim] if with_aim else [])])
@@ -211,12 +212,22 @@ def comparison(rows: Sequence[Figures]) -> str:
     return REAL.format(table="\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
+def _busy(launches: Sequence[str]) -> Iterator[str]:
+    if launches:
+        yield (
+            f"Other programs kept the machine busy (load average) during {', '.join(launches)}: wall times are too long "
+            "there, and a launcher that gets too little of a core falls behind; CPU times, memory and files count."
+        )
+
+
 def write(rows: Sequence[Figures], out: Path, delay_s: float, notes: Sequence[str]) -> str:
     """Write the page, the picture and the figures into the folder; `notes`: what could not be measured."""
     out.mkdir(parents=True, exist_ok=True)
     shown = [row for row in rows if row.agents == "played" and row.delay_s == delay_s]
     wrong = [f"{row.named} with {row.hosts:,} hosts" for row in shown if not row.named_right]
     named = f"Named wrong: {', '.join(wrong)}." if wrong else "It was named with each number of hosts."
+    cores = len(os.sched_getaffinity(0))
+    busy = [f"{row.hosts:,} hosts ({row.load:.0f})" for row in shown if row.load > cores]
     problems = [f"{row.hosts:,} hosts: {row.problems}" for row in shown if row.problems]
     method = NOTES.format(fit_from=FIT_FROM, aim_hosts=AIM_HOSTS, consequence=CONSEQUENCE_S, named=named)
     alt = f"{', '.join(f'{row.hosts:,} hosts: all tasks started in {row.started_s:.1f} s' for row in shown)}"
@@ -224,13 +235,13 @@ def write(rows: Sequence[Figures], out: Path, delay_s: float, notes: Sequence[st
     page = PAGE.format(
         hosts=", ".join(f"{row.hosts:,}" for row in shown),
         delay=delay_s,
-        cores=len(os.sched_getaffinity(0)),
+        cores=cores,
         gb=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9,
         kernel=platform.release(),
         python=platform.python_version(),
         verdict=verdict(shown),
         table=table(shown, (*QUANTITIES, *BESIDE)),
-        notes="\n".join([method, *(f"- {note}" for note in (*problems, *notes))]),
+        notes="\n".join([method, *(f"- {note}" for note in (*problems, *notes, *_busy(busy)))]),
         files=table(shown, file_quantities(shown), with_aim=False),
         alt=alt,
         real=comparison(rows),

@@ -1,6 +1,5 @@
 """The fleet of played hosts."""
 
-import csv
 import re
 import sys
 from dataclasses import replace
@@ -90,4 +89,3 @@ def test_five_hosts_are_played_to_the_failure_of_one(tmp_path, monkeypatch, caps
     assert re.search(r"\| all tasks started, s \| [\d.]+ \| - \| under 15 \|", page)
     assert "It was named with each number of hosts." in page
     assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")
-    assert len(list(csv.reader((tmp_path / "scale.csv").open(encoding="utf-8")))) == 2

@@ -145,3 +145,30 @@ def test_handlers_and_wakeup_descriptor_are_restored():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
     assert signal.set_wakeup_fd(-1) == -1
+
+
+class CountingCondition(threading.Condition):
+    """Counts how often a thread waits."""
+
+    waits = 0
+
+    def wait(self, timeout=None):
+        self.waits += 1
+        return super().wait(timeout)
+
+
+def test_a_message_that_leaves_a_full_inbox_wakes_one_of_the_hosts_that_wait():
+    inbox, hosts = Inbox(limit=10), 40
+    inbox._changed = condition = CountingCondition()
+    inbox.put(Host("first"), Heartbeat(1.0), 10)
+    names = [f"h{number}" for number in range(hosts)]
+    threads = [threading.Thread(target=inbox.put, args=(Host(name), Heartbeat(1.0), 10)) for name in names]
+    for thread in threads:
+        thread.start()
+    while condition.waits < hosts:  # all of them wait
+        time.sleep(0.001)
+    arrived = {inbox.get(20.0).host.name for _ in range(hosts + 1)}
+    for thread in threads:
+        thread.join()
+    assert arrived == {"first", *names}
+    assert condition.waits <= 3 * hosts
