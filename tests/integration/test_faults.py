@@ -19,7 +19,6 @@ SLOW = (
     "sigkill/copied/worker-1/middle/restarts",
     "sigkill/function/worker-1/middle/restarts",
     "template-killed/multiworker/import",
-    "killed-twice/parameter-server/worker-1/middle/restarts",
 )
 KILLED_LAUNCHERS = 8
 
