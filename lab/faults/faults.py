@@ -26,6 +26,35 @@ def _send(number: signal.Signals) -> Callable[[Live, Scenario], None]:
 _kill = _send(signal.SIGKILL)
 
 
+def _send_template(number: signal.Signals) -> Callable[[Live, Scenario], None]:
+    return lambda live, _: os.kill(live.templates()[0], number)
+
+
+_kill_template = _send_template(signal.SIGKILL)
+
+
+def _kill_template_then_task(live: Live, scenario: Scenario) -> None:
+    _kill_template(live, scenario)
+    _kill(live, scenario)
+
+
+def _kill_twice(live: Live, scenario: Scenario) -> None:
+    """Kill the task, and once more when it has been restarted."""
+    _kill(live, scenario)
+    back = ("Event", scenario.task, 1)
+    live.wait(
+        lambda live: any((seen.kind, seen.task, seen.attempt) == back for seen in live.seen),
+        WAIT_S,
+        "the restarted task",
+    )
+    _kill(live, scenario)
+
+
+def _execute(box: Sandbox, scenario: Scenario) -> tuple[str, ...]:
+    box.env["TFDIST_TEMPLATE"] = "0"
+    return ()
+
+
 def _kill_agent(live: Live, scenario: Scenario) -> None:
     os.kill(live.agent(scenario.task), signal.SIGKILL)
 
@@ -82,6 +111,17 @@ def _set_back_then_kill(live: Live, scenario: Scenario) -> None:
 
 
 SIGKILL = Fault("sigkill", "A task is killed by SIGKILL", _kill)
+SIGKILL_EXECUTED = Fault(
+    "sigkill-executed", "The same, where tasks are executed, not forked (TFDIST_TEMPLATE=0)", _kill, _execute
+)
+KILLED_TWICE = Fault("killed-twice", "A task is killed by SIGKILL, and killed again once it was restarted", _kill_twice)
+TEMPLATE_KILLED = Fault(
+    "template-killed", "The template, from which tasks are forked, is killed by SIGKILL", _kill_template
+)
+TEMPLATE_FROZEN = Fault("template-frozen", "The template is frozen by SIGSTOP", _send_template(signal.SIGSTOP))
+TEMPLATE_THEN_TASK = Fault(
+    "template-killed-then-sigkill", "The template and then a task are killed by SIGKILL", _kill_template_then_task
+)
 EXCEPTION = Fault("exception", "A task raises a ValueError in its training loop", by_itself="exception")
 SLOW_END = Fault("slow-tear-down", "A task takes 8 s to end after its exception", by_itself="exception")
 ALIKE = Fault("all-fail-alike", "All tasks raise the same exception", prepare=_all_fail, by_itself="exception")

@@ -3,6 +3,8 @@
 from lab.faults import faults as f
 from lab.faults import network_faults as n
 from lab.faults.jobs import (
+    COPIED_HOSTS,
+    FUNCTION_HOSTS,
     MULTIWORKER_3_HOSTS,
     MULTIWORKER_HOSTS,
     PARAMETER_SERVER_HOSTS,
@@ -34,11 +36,15 @@ HOST_ROWS: tuple[Scenario, ...] = (
     _lost(f.AGENT_KILLED, PLAIN, W1, "lost the agent"),
     _lost(f.AGENT_KILLED, PLAIN_HOSTS, W1),
     _lost(f.AGENT_KILLED, MULTIWORKER_HOSTS, W1),
+    _lost(f.AGENT_KILLED, COPIED_HOSTS, W1),
+    _lost(f.AGENT_KILLED, FUNCTION_HOSTS, W1),
     Scenario(
         f.AGENT_KILLED, MULTIWORKER_HOSTS, Expected(0, None, LOST_H2, restarts=1), W1, options=LIMIT, restarts=RESTARTS
     ),
     _lost(f.AGENT_BELOW_SHELL, PLAIN_HOSTS, W1),
     Scenario(f.LAUNCHER_KILLED, MULTIWORKER_HOSTS, Expected(-9), options=LIMIT, steps=ENDLESS),
+    Scenario(f.LAUNCHER_KILLED, COPIED_HOSTS, Expected(-9), options=LIMIT, steps=ENDLESS),
+    Scenario(f.LAUNCHER_KILLED, FUNCTION_HOSTS, Expected(-9), options=LIMIT, steps=ENDLESS),
     _lost(n.LAUNCHER_CUT_OFF, MULTIWORKER_HOSTS),
     _elastic(n.LAUNCHER_CUT_OFF, MULTIWORKER_HOSTS, LOST_H2),
     _lost(n.LINK_CUT, PLAIN_HOSTS),

@@ -1,6 +1,7 @@
 """The jobs of the scenarios, and the arguments of `tfdist launch` for them."""
 
 import sys
+from dataclasses import replace
 
 from lab.faults.sandbox import PROGRAMS, Sandbox
 from lab.faults.scenario import SAVED, Job, Scenario
@@ -23,6 +24,10 @@ PLAIN = Job("plain", _WORKERS, program=_STEPS)
 """A program without TensorFlow, where that would change nothing."""
 OWN = Job("own-program", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8"))
 """A user's own program that calls `current()`."""
+COPIED = Job("copied", (*_WORKERS, "--copy", str(PROGRAMS)), program=(sys.executable, "steps.py", "{steps}"))
+"""The same as `plain`, in a copy of the program's folder."""
+FUNCTION = Job("function", _WORKERS, program=("{steps}",), caller="run_function.py")
+"""A function of a program that calls `tfdist.run`."""
 OWN_PLAIN = Job("own-program-plain", _WORKERS, program=(sys.executable, str(PROGRAMS / "loop.py"), "8", "plain"))
 MULTIWORKER_HOSTS = Job("multiworker-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2"))
 MULTIWORKER_3_HOSTS = Job("multiworker-3-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2", "h3"))
@@ -31,6 +36,10 @@ PARAMETER_SERVER_HOSTS = Job(
 )
 """Chief, ps and a worker on h1, the other worker on h2."""
 PLAIN_HOSTS = Job("plain-hosts", ("--strategy", "multiworker"), hosts=("h1", "h2"), program=_STEPS)
+COPIED_HOSTS = replace(
+    COPIED, name="copied-hosts", options=("--strategy", "multiworker", *COPIED.options[-2:]), hosts=("h1", "h2")
+)
+FUNCTION_HOSTS = replace(FUNCTION, name="function-hosts", options=("--strategy", "multiworker"), hosts=("h1", "h2"))
 PLAIN_3_HOSTS = Job("plain-3-hosts", ("--strategy", "multiworker"), hosts=("h1", "h2", "h3"), program=_STEPS)
 
 

@@ -13,9 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from lab.faults.sandbox import Sandbox
+import psutil
+
+from lab.faults.sandbox import PROGRAMS, Sandbox
 
 POLL_S = 0.01
+TEMPLATE = "template for tasks like"
+"""In the command line of a template."""
 
 
 class TooLateError(Exception):
@@ -128,6 +132,13 @@ class Live:
         """The process that started this task."""
         return int(Path(f"/proc/{self.pid(task)}/stat").read_text().rpartition(")")[2].split()[1])
 
+    def templates(self) -> list[int]:
+        """The processes from which tasks are forked."""
+        with suppress(psutil.Error):  # one that ends meanwhile
+            children = psutil.Process(self.process.pid).children()
+            return [child.pid for child in children if TEMPLATE in child.cmdline()]
+        return []
+
     def first(self, event: str, attempt: int = 0) -> Seen | None:
         """The first event of this name in an attempt, of any task."""
         return next((seen for seen in self.seen if seen.event == event and seen.attempt == attempt), None)
@@ -146,18 +157,20 @@ class Live:
 
 
 @contextmanager
-def launched(box: Sandbox, arguments: list[str], read_output: bool = True) -> Iterator[Live]:
-    """Start `tfdist launch`; at the end it is killed if it still runs.
+def launched(box: Sandbox, arguments: list[str], read_output: bool = True, caller: str = "") -> Iterator[Live]:
+    """Start `tfdist launch`, or the program that calls `tfdist.run`; at the end it is killed if it still runs.
 
     Args:
         box: where.
         arguments: of the command.
         read_output: read its stdout and stderr; otherwise they are a pipe that nobody reads.
+        caller: as `Job.caller`.
     """
     reading, writing = os.pipe()
     cgroup = box.cgroup
+    command = (str(PROGRAMS / caller),) if caller else ("-m", "tfdist.cli", "launch")
     process = subprocess.Popen(
-        box.argv("launch", "--runs-dir", str(box.runs), *arguments),
+        box.python(*command, "--runs-dir", str(box.runs), *arguments),
         cwd=box.folder,
         env=box.environment(),
         stdin=subprocess.DEVNULL,

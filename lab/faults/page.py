@@ -67,8 +67,9 @@ Written by `make faults`: {len(rows)} scenarios, each a real `tfdist launch` tha
 {platform.python_version()}, TensorFlow {version("tensorflow")}; {sum(row.took_s for row in rows) / 60:.0f} minutes in all.
 [faults.csv](faults.csv) has all figures and the sentence that each run printed.
 
-Trainings are the model `tiny` on `digits`, paced so that the fault comes before the end; `plain` jobs are programs without
-TensorFlow. Hosts are network namespaces with an sshd each.
+Trainings are the model `tiny` on `digits`, paced so that the fault comes before the end; several processes of one on this
+machine are forked from a template, which has imported TensorFlow. `plain` jobs are programs without TensorFlow, `copied` ones
+run with --copy, `function` is run by `tfdist.run`. Hosts are network namespaces with an sshd each.
 
 - **named**: the task in the failure block; a dash where no task is to blame.
 - **detected**: from the fault to the first line about it, or to the launcher's decision to stop the job.

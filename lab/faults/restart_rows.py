@@ -1,13 +1,21 @@
 """Failures of tasks, with checkpoints and restarts."""
 
 from lab.faults import faults as f
-from lab.faults.jobs import MIRRORED, MULTIWORKER, ONE_DEVICE, PARAMETER_SERVER
-from lab.faults.scenario import ANY, ENDLESS, Expected, Fault, Job, Moment, Scenario
+from lab.faults.jobs import (
+    COPIED,
+    FUNCTION,
+    MIRRORED,
+    MULTIWORKER,
+    ONE_DEVICE,
+    PARAMETER_SERVER,
+    PARAMETER_SERVER_HOSTS,
+)
+from lab.faults.scenario import ANY, ENDLESS, STEPS, Expected, Fault, Job, Moment, Scenario
 from lab.faults.task_rows import CHIEF, FROZEN, KILLED, PREEMPTED, PS, STALL, STALL_S, W0, W1
 
 RESTARTS = 5
-LONG = 600
-"""Steps of a job whose other tasks continue while one is frozen."""
+LONG = 3000
+"""Steps of a job whose other tasks continue while one is restarted, or noticed to be frozen."""
 WORKERS, SERVERS = (W0, W1), (CHIEF, PS)
 
 
@@ -19,13 +27,24 @@ def _restarted(
     tasks: tuple[str, ...],
     moment: Moment = Moment.MIDDLE,
     options: tuple[str, ...] = (),
+    steps: int = STEPS,
+    restarts: int = 1,
 ) -> Scenario:
-    expected = Expected(0, task, says, restarts=1, restarted=tasks)
-    return Scenario(fault, job, expected, task, moment, options, restarts=RESTARTS)
+    expected = Expected(0, task, says, restarts=restarts, restarted=tasks)
+    return Scenario(fault, job, expected, task, moment, options, RESTARTS, steps)
 
 
-def _killed(job: Job, task: str, tasks: tuple[str, ...], moment: Moment = Moment.MIDDLE) -> Scenario:
-    return _restarted(f.SIGKILL, job, task, f"{task} was killed by SIGKILL (not by tfdist)", tasks, moment)
+def _killed(
+    job: Job,
+    task: str,
+    tasks: tuple[str, ...],
+    moment: Moment = Moment.MIDDLE,
+    fault: Fault = f.SIGKILL,
+    steps: int = STEPS,
+    restarts: int = 1,
+) -> Scenario:
+    says = f"{task} was killed by SIGKILL (not by tfdist)"
+    return _restarted(fault, job, task, says, tasks, moment, steps=steps, restarts=restarts)
 
 
 RESTART_ROWS: tuple[Scenario, ...] = (
@@ -38,12 +57,21 @@ RESTART_ROWS: tuple[Scenario, ...] = (
     _killed(PARAMETER_SERVER, W1, (W1,)),
     _killed(PARAMETER_SERVER, CHIEF, (CHIEF,)),
     _killed(PARAMETER_SERVER, PS, SERVERS),
+    _killed(PARAMETER_SERVER, W1, (W1,), Moment.START),
+    _killed(PARAMETER_SERVER, W1, (W1,), fault=f.KILLED_TWICE, steps=LONG, restarts=2),
+    _killed(PARAMETER_SERVER_HOSTS, W1, (W1,)),
+    _killed(COPIED, W1, WORKERS),
+    _killed(FUNCTION, W1, WORKERS),
+    _killed(MULTIWORKER, W1, WORKERS, fault=f.SIGKILL_EXECUTED),
+    _killed(MULTIWORKER, W1, WORKERS, fault=f.TEMPLATE_THEN_TASK),
     _restarted(f.EXCEPTION, MULTIWORKER, W1, "ValueError: bad data", WORKERS),
     _restarted(f.EXIT_0, MULTIWORKER, W1, "worker-1 exited with code 0", WORKERS),
     _restarted(f.EXIT_0, PARAMETER_SERVER, PS, "ps-0 exited with code 0", SERVERS),
+    _restarted(f.EXIT_0, PARAMETER_SERVER, W1, "worker-1 exited with code 0", (W1,)),
     _restarted(f.EXIT_42, ONE_DEVICE, W0, "exited with code 42", (W0,), options=("--set", "restart_on=preemption")),
     _restarted(f.SIGSTOP, MULTIWORKER, W1, f"{W1} {FROZEN}", WORKERS),
     _restarted(f.SIGSTOP, PARAMETER_SERVER, PS, f"{PS} {FROZEN}", SERVERS),
+    _restarted(f.SIGSTOP, PARAMETER_SERVER, W1, f"{W1} {FROZEN}", (W1,), steps=LONG),
     _restarted(f.SLEEP, MULTIWORKER, W1, f"no step for {STALL_S} s", WORKERS, options=STALL),
     _restarted(f.MEMORY_LIMIT, MULTIWORKER, W1, "out of memory", WORKERS),
     Scenario(

@@ -32,7 +32,8 @@ def run(scenario: Scenario, folder: Path, net: Network | None) -> FaultResult:
         if obeys(scenario):
             box.order(scenario.task, ORDERED[scenario.moment], scenario.fault.by_itself or "sleep")
         error, code = "", None
-        with launched(box, arguments(scenario, box, prepared), read_output=not scenario.fault.unread) as live:
+        words = arguments(scenario, box, prepared)
+        with launched(box, words, not scenario.fault.unread, scenario.job.caller) as live:
             try:
                 cause(scenario, live)
                 code = live.end(END_S)
@@ -62,6 +63,8 @@ def cause(scenario: Scenario, live: Live) -> None:
     live.injected_at = live.started_at
     if obeys(scenario):
         live.wait(_has_obeyed, START_S, f"{task} {scenario.moment.value}")
+    elif scenario.moment is Moment.IMPORT:
+        live.wait(lambda live: bool(live.templates()), START_S, "a template")
     elif scenario.moment is Moment.START:
         live.wait(lambda live: _has_started(live, task), START_S, f"an event of {task}")
     elif scenario.moment is Moment.MIDDLE:

@@ -61,7 +61,11 @@ class Sandbox:
 
     def argv(self, *arguments: str) -> list[str]:
         """A tfdist command, in the hub if there are namespaces."""
-        command = [sys.executable, "-m", "tfdist.cli", *arguments]
+        return self.python("-m", "tfdist.cli", *arguments)
+
+    def python(self, *arguments: str) -> list[str]:
+        """Python with these arguments, in the hub if there are namespaces."""
+        command = [sys.executable, *arguments]
         return command if self.net is None else self.net.in_hub(*command)
 
     def environment(self) -> dict[str, str]:

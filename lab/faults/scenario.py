@@ -27,6 +27,7 @@ class Moment(Enum):
     """When a fault happens."""
 
     BEFORE = "before the launch"
+    IMPORT = "while TensorFlow is imported"
     START = "before the first step"
     MIDDLE = "in the middle"
     END = "after the last step"
@@ -42,6 +43,8 @@ class Job:
     hosts: tuple[str, ...] = ()
     program: tuple[str, ...] = ()
     """The user's own; empty: the built-in training. `{steps}` stands for the scenario's steps."""
+    caller: str = ""
+    """The program in `programs/` that calls `tfdist.run` with the options; empty: `tfdist launch`."""
 
 
 @dataclass(frozen=True)

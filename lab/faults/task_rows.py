@@ -1,7 +1,17 @@
 """Failures of tasks, without restarts."""
 
 from lab.faults import faults as f
-from lab.faults.jobs import MIRRORED, MULTIWORKER, ONE_DEVICE, OWN, OWN_PLAIN, PARAMETER_SERVER, PLAIN
+from lab.faults.jobs import (
+    COPIED,
+    FUNCTION,
+    MIRRORED,
+    MULTIWORKER,
+    ONE_DEVICE,
+    OWN,
+    OWN_PLAIN,
+    PARAMETER_SERVER,
+    PLAIN,
+)
 from lab.faults.scenario import ANY, ENDLESS, MIDDLE_STEP, Expected, Fault, Job, Moment, Scenario
 
 KILLED, STALLED, PREEMPTED, LOST = 137, 76, 42, 69
@@ -11,9 +21,9 @@ STALL_S = 20
 STALL = ("--stall-timeout", str(STALL_S))
 
 
-def _killed(job: Job, task: str, moment: Moment = Moment.MIDDLE) -> Scenario:
+def _killed(job: Job, task: str, moment: Moment = Moment.MIDDLE, fault: Fault = f.SIGKILL) -> Scenario:
     expected = Expected(KILLED, task, f"{task} was killed by SIGKILL (not by tfdist)", detected_s=3.0)
-    return Scenario(f.SIGKILL, job, expected, task, moment, steps=MIDDLE_STEP if moment is Moment.END else ENDLESS)
+    return Scenario(fault, job, expected, task, moment, steps=MIDDLE_STEP if moment is Moment.END else ENDLESS)
 
 
 def _raises(job: Job, task: str, moment: Moment = Moment.MIDDLE, fault: Fault = f.EXCEPTION) -> Scenario:
@@ -46,11 +56,20 @@ TASK_ROWS: tuple[Scenario, ...] = (
     _killed(PARAMETER_SERVER, W1),
     _killed(PARAMETER_SERVER, PS, Moment.START),
     _killed(PARAMETER_SERVER, PS),
+    _killed(COPIED, W1),
+    _killed(FUNCTION, W1),
+    _killed(MULTIWORKER, W1, fault=f.SIGKILL_EXECUTED),
+    _killed(PARAMETER_SERVER, W1, fault=f.SIGKILL_EXECUTED),
+    Scenario(f.TEMPLATE_KILLED, MULTIWORKER, Expected(0), moment=Moment.IMPORT),
+    Scenario(f.TEMPLATE_KILLED, MULTIWORKER, Expected(0)),
+    Scenario(f.TEMPLATE_KILLED, PARAMETER_SERVER, Expected(0), moment=Moment.IMPORT),
+    Scenario(f.TEMPLATE_FROZEN, MULTIWORKER, Expected(0), moment=Moment.IMPORT),
     _raises(ONE_DEVICE, W0),
     _raises(MIRRORED, W0, Moment.START),
     _raises(MULTIWORKER, W1, Moment.START),
     _raises(MULTIWORKER, W1),
     _raises(PARAMETER_SERVER, CHIEF),
+    _raises(FUNCTION, W1),
     _raises(OWN, W1, fault=f.SLOW_END),
     _ends(f.SLOW_END, OWN_PLAIN, W1, 1, "ValueError: bad data"),
     Scenario(
@@ -74,6 +93,8 @@ TASK_ROWS: tuple[Scenario, ...] = (
     Scenario(f.LAUNCHER_KILLED, PLAIN, Expected(-9), moment=Moment.START, steps=ENDLESS),
     Scenario(f.LAUNCHER_KILLED, PLAIN, Expected(-9), steps=ENDLESS),
     Scenario(f.LAUNCHER_KILLED, PARAMETER_SERVER, Expected(-9), steps=ENDLESS),
+    Scenario(f.LAUNCHER_KILLED, COPIED, Expected(-9), steps=ENDLESS),
+    Scenario(f.LAUNCHER_KILLED, FUNCTION, Expected(-9), steps=ENDLESS),
     _ends(f.BLOCKED_CONSOLE, MULTIWORKER, W1, KILLED, "worker-1 was killed by SIGKILL"),
     Scenario(f.CLOCK_BACK, PLAIN, Expected(0)),
     Scenario(f.CLOCK_BACK, MIRRORED, Expected(0)),

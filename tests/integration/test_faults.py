@@ -16,6 +16,9 @@ SLOW = (
     "exception/mirrored/worker-0/start",
     "early-exit-0/parameter-server/ps-0/middle",
     "sigstop/multiworker/worker-1/middle",
+    "sigkill/copied/worker-1/middle/restarts",
+    "sigkill/function/worker-1/middle/restarts",
+    "template-killed/multiworker/import",
 )
 KILLED_LAUNCHERS = 8
 
