@@ -25,7 +25,8 @@ from tfdist.launch.program_copy import ProgramCopy
 
 def unpacked(copy: ProgramCopy, folder: Path) -> Path:
     with tarfile.open(fileobj=io.BytesIO(copy.archive)) as archive:
-        archive.extractall(folder, filter="data")
+        has_filter = hasattr(tarfile, "data_filter")  # Python 3.11.2 has none
+        archive.extractall(folder, **({"filter": "data"} if has_filter else {}))
     return folder
 
 
