@@ -15,7 +15,7 @@ from tfdist.cli.show.past import follow as follow_run
 from tfdist.launch.agents.messages import Event, Output, StreamName
 from tfdist.launch.console.lines import LineOptions, PrefixedLines
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, wait_for_end
+from tfdist.launch.runs.follow import STREAMS, RunFollower, TaskLog, step_of, wait_for_end
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import find_run, read_run, tasks_of
 from tfdist.launch.text import did_you_mean
@@ -77,11 +77,23 @@ def _show_all(run_dir: RunDir, stderr: bool) -> None:
     follower = RunFollower(run_dir, ("stderr",) if stderr else STREAMS)
     at = 0.0
     lines = PrefixedLines(sys.stdout, sys.stdout, LineOptions(verbose=True), lambda: at)
-    for message in chain(follower.output(True), () if stderr else follower.events(True)):
+    for message in chain(follower.output(True), () if stderr else follower.events(True, _shown_line())):
         if isinstance(message, Output | Event):  # an Event: a step
             at = message.time if isinstance(message, Event) else at
             lines.handle(message)
     lines.end()
+
+
+def _shown_line() -> Callable[[str], bool]:
+    """Which lines of events.jsonl are shown: in a file or pipe, only the steps of one task (`PrefixedLines`)."""
+    stepping: list[str] = []
+
+    def shown(line: str) -> bool:
+        task = step_of(line)
+        stepping.extend([task] if task and not stepping else [])
+        return not task or sys.stdout.isatty() or task == stepping[0]
+
+    return shown
 
 
 def _one_task(run_dir: RunDir, task: str, stderr: bool, follow: bool) -> Callable[[bool], None]:

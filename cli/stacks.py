@@ -10,7 +10,7 @@ from tfdist.cli.run_argument import RUNS_DIR, RunName, RunsDir, argument
 from tfdist.cli.show.steps import Steps
 from tfdist.launch.agents.messages import Exited, StacksDumped
 from tfdist.launch.errors import ExitCode, TfdistError
-from tfdist.launch.runs.follow import POLL_S, RunFollower, TaskLog
+from tfdist.launch.runs.follow import POLL_S, RunFollower, TaskLog, step_of
 from tfdist.launch.runs.launcher import request
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.state import find_run, read_run, tasks_of
@@ -61,8 +61,7 @@ def stacks(
 def _ask(run_dir: RunDir, wanted: set[str]) -> set[str]:
     """Ask the launcher for the stacks, and wait for them; returns the tasks that have not answered."""
     follower = RunFollower(run_dir)
-    for _ in follower.events():
-        pass
+    follower.skip_events()
     try:
         left = set(request(run_dir, "stacks")) & wanted
     except OSError:
@@ -73,7 +72,7 @@ def _ask(run_dir: RunDir, wanted: set[str]) -> set[str]:
     with Steps(sys.stderr, patience_s=0.5) as steps:
         while left and time.monotonic() < until and not read_run(run_dir).ended:
             steps.show(f"waiting for {shortened(sorted(left))}")
-            for message in follower.events():
+            for message in follower.events(wanted=lambda line: not step_of(line)):
                 left -= set(message.methods) if isinstance(message, StacksDumped) else set()
                 left -= {message.task} if isinstance(message, Exited) else set()
             time.sleep(POLL_S / 5)

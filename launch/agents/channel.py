@@ -1,4 +1,4 @@
-"""The launcher's connection to one agent: a process, its pipes, a thread that reads and one that writes.
+"""The launcher's connection to one agent: a process and its pipes, which one thread reads and writes for all agents.
 
 Slurm sends SIGTERM to all processes of a job, and SIGKILL `KillWait` later. srun does not wait: on SIGTERM, it sends
 SIGKILL to all processes of its step, over a new connection. But agent and tasks save a checkpoint then, and srun
@@ -14,10 +14,10 @@ import select
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from queue import SimpleQueue
 
 from tfdist.launch.agent_program.json_lines import LineReader
 from tfdist.launch.agent_program.optional import limit_open_files
@@ -25,6 +25,7 @@ from tfdist.launch.agent_program.system import event_time
 from tfdist.launch.agents.bootstrap import agent_argv, agent_source
 from tfdist.launch.agents.inbox import AgentLost, Inbox
 from tfdist.launch.agents.messages import Alive, Event, Heartbeat, Leaving, Timed, ToAgent, decode, encode
+from tfdist.launch.agents.streams import STREAMS
 from tfdist.launch.agents.template import StartedAgent, Template
 from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import Host
@@ -80,15 +81,20 @@ def _start_agent(argv: Sequence[str]) -> StartedAgent:
     try:
         return StartedAgent(argv)
     except OSError as error:
-        fixes = {errno.EMFILE: "raise 'ulimit -n'", errno.EAGAIN: NO_PROCESSES}
-        fix = fixes.get(error.errno or 0, "install it, or specify another program")
-        raise TfdistError(f"cannot run {argv[0]!r} ({error.strerror}): {fix}") from None
+        raise _not_run(argv[0], error) from None
+
+
+def _not_run(program: str, error: OSError) -> TfdistError:
+    fixes = {errno.EMFILE: "raise 'ulimit -n'", errno.EAGAIN: NO_PROCESSES}
+    fix = fixes.get(error.errno or 0, "install it, or specify another program")
+    return TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}")
 
 
 class Channel:
     """One agent's stdin and stdout. Messages from the agent go to the inbox, with this channel as their source.
 
-    `send` never blocks: a writer thread does. Times in messages are converted to this machine's clock.
+    `send` never blocks: what the agent does not take at once waits. Times in messages are converted to this machine's
+    clock.
     """
 
     def __init__(self, host: Host, inbox: Inbox, template: Template | None = None) -> None:
@@ -118,27 +124,40 @@ class Channel:
         self.lost = False
         """The stream ended, or the agent said that it leaves. `AgentLost` was or will be sent to the present inbox."""
         self._inbox, self._closing = inbox, False
-        self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
+        self._unsent: deque[memoryview | None] = deque()
+        """What the agent has not taken yet; None: the end of the stream."""
+        self._writing = threading.RLock()
+        self._stdin_open, self._stdin_waits = True, False
+        self._reader, self._lines = LineReader(MAX_LINE), deque[bytes]()
+        """The lines of the agent's stdout that were read and wait for room in the inbox."""
+        self._paused = self._invalid = self._at_end = False
+        """Its stdout is left unread until there is room; what comes is no message; its stdout has ended."""
+        self._said = ""
+        """Output of a login script, or why the login failed."""
+        self.ended = threading.Event()
+        """Set at the end of the agent's stdout."""
         self._last_words = b""
         """The end of the stderr of the agent, or of the ssh that carries it; without a banner before the agent."""
         forked = None if template is None else template.fork_agent()
-        self.process = forked or _start_agent(agent_argv(host, self.mark))
+        argv = agent_argv(host, self.mark)
+        self.process = forked or _start_agent(argv)
         """The agent, or what carries its stream."""
-        self._stderr = self.process.stderr.fileno()
-        if forked is None:
-            self._unsent.put(agent_source(host))
-        self._start_threads()
-
-    def _start_threads(self) -> None:
+        streams = (self.process.stdin, self.process.stdout, self.process.stderr)
+        self._stdin, self._stdout, self._stderr = (stream.fileno() for stream in streams)
+        for descriptor in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(descriptor, False)
         try:
-            self._reader = start_thread(self._read, f"from {self.host.name}")
-            self._writer = start_thread(self._write, f"to {self.host.name}")
-        except TfdistError:
+            STREAMS.call(self._read, self._stdout)
+            STREAMS.call(self._read_stderr, self._stderr)
+        except (OSError, TfdistError) as error:
+            STREAMS.forget(self._stdout, self._stderr)
             self.process.signal(signal.SIGKILL)
-            for stream in (self.process.stdin, self.process.stderr):
+            for stream in streams:
                 stream.close()
             self.process.reap()
-            raise
+            raise (_not_run(argv[0], error) if isinstance(error, OSError) else error) from None
+        if forked is None:
+            self.send_encoded(agent_source(host))
 
     def send(self, message: ToAgent) -> None:
         """Send one message. Does not raise if the agent is gone: the inbox then gets an `AgentLost`."""
@@ -146,7 +165,9 @@ class Channel:
 
     def send_encoded(self, line: bytes) -> None:
         """Send a message that is a line already: one that many hosts get is in memory once."""
-        self._unsent.put(line)
+        with self._writing:
+            self._unsent.append(memoryview(line))
+            self._write()
 
     def deliver_to(self, inbox: Inbox) -> None:
         """Send what arrives from now on to another inbox."""
@@ -170,7 +191,10 @@ class Channel:
         """Make the agent clean up its host and exit, after all messages; do not wait for it."""
         self._closing = True
         self.shield(False)
-        self._unsent.put(None)
+        with self._writing:
+            self._unsent.append(None)
+            self._write()
+        self._resume()
 
     def close(self, timeout_s: float) -> None:
         """Make the agent exit and wait until it has cleaned up; after `timeout_s`, kill our end of the connection.
@@ -181,17 +205,19 @@ class Channel:
         if self.silent or not self.alive:
             timeout_s = 0.0
         deadline = time.monotonic() + timeout_s
-        self._reader.join(timeout_s)  # until the end of the stream
-        if self._reader.is_alive() or not self._exited(deadline):
+        self.ended.wait(timeout_s)
+        if not self.ended.is_set() or not self._exited(deadline):
             for number in (signal.SIGTERM, signal.SIGKILL):
                 self.process.signal(number)
                 self._exited(time.monotonic() + 1.0)
-        self._reader.join(timeout=5)
-        self._writer.join(timeout=1)  # a pipe without a reader does not block
-        self.process.reap()
-        if not self._reader.is_alive():  # else closing would block
+        self.ended.wait(5.0)
+        with STREAMS.lock:
+            self._end_stdin()
+            STREAMS.forget(self._stdout, self._stderr)
+            self._paused = False
             self.process.stdout.close()
             self.process.stderr.close()
+        self.process.reap()
 
     def _exited(self, deadline: float) -> bool:
         while not self.process.exited():
@@ -200,58 +226,105 @@ class Channel:
             time.sleep(0.002)
         return True
 
+    # --- the agent's stdin
+
     def _write(self) -> None:
-        with contextlib.suppress(OSError):
-            while (data := self._unsent.get()) is not None:
-                self.process.stdin.write(data)
-                self.process.stdin.flush()
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
+        """Write what the agent takes now; the rest once it takes more."""
+        with self._writing:
+            try:
+                while self._unsent and self._stdin_open:
+                    data = self._unsent[0]
+                    if data is None:
+                        self._end_stdin()
+                        return
+                    written = os.write(self._stdin, data)
+                    if written < len(data):
+                        self._unsent[0] = data[written:]
+                    else:
+                        self._unsent.popleft()
+            except BlockingIOError:
+                if not self._stdin_waits:
+                    self._stdin_waits = True
+                    STREAMS.call(self._write, self._stdin, writable=True)
+                return
+            except OSError:  # the agent is gone, which the end of its stdout tells
+                self._end_stdin()
+                return
+            if self._stdin_waits:
+                self._stdin_waits = False
+                STREAMS.forget(self._stdin)
+
+    def _end_stdin(self) -> None:
+        with self._writing:
+            self._unsent.clear()
+            if self._stdin_open:
+                self._stdin_open = self._stdin_waits = False
+                STREAMS.forget(self._stdin)
+                with contextlib.suppress(OSError):
+                    self.process.stdin.close()
+
+    # --- its stdout and stderr, from the thread of all streams
 
     def _read(self) -> None:
-        text, invalid = "", False
-        for line in self._lines():
-            if invalid:  # read on: an agent that cleans up must not block
+        try:
+            chunk = os.read(self._stdout, CHUNK)
+        except BlockingIOError:
+            return
+        self.last_received = time.monotonic()
+        self._lines.extend(self._reader.feed(chunk) if chunk else filter(None, [bytes(self._reader.rest)]))
+        self._at_end = not chunk
+        self._take_lines()
+
+    def _take_lines(self) -> None:
+        """Take the lines for which the inbox has room. Without room, nothing more is read until there is."""
+        while self._lines:
+            line = self._lines.popleft()
+            if self._invalid:  # read on: an agent that cleans up must not block
                 continue
             try:
-                self._receive(line)
+                if not self._receive(line):
+                    self._lines.appendleft(line)
+                    self._pause()
+                    return
             except ValueError as error:
                 if self.alive:
-                    invalid = True
+                    self._invalid = True
                     self._report_loss(str(error))
                     self.close_stdin()
-                else:  # output of a login script, or why the login failed
-                    text = line[:MAX_NOISE].decode(errors="replace").strip() or text
-        self._drain_stderr()
-        self._report_loss(self._last_words.decode(errors="replace").strip() or text or "its stream ended")
+                else:
+                    self._said = line[:MAX_NOISE].decode(errors="replace").strip() or self._said
+        if self._at_end:
+            STREAMS.forget(self._stdout, self._stderr)
+            self._drain_stderr()
+            self._report_loss(self._last_words.decode(errors="replace").strip() or self._said or "its stream ended")
+            self.ended.set()
 
-    def _lines(self) -> Iterator[bytes]:
-        """The lines of the agent's stdout, without their ends; of one that is too long, at least `MAX_LINE` bytes.
+    def _pause(self) -> None:
+        self._paused = True
+        self.last_received = math.inf
+        STREAMS.forget(self._stdout)
+        self._inbox.when_room(self._resume)
 
-        Its stderr is read meanwhile.
-        """
-        stdout = self.process.stdout.fileno()
-        reader = LineReader(MAX_LINE)
-        poll = select.poll()  # needs no open file
-        for descriptor in (stdout, self._stderr):
-            poll.register(descriptor, select.POLLIN)
-        while True:
-            ready = {descriptor for descriptor, _ in poll.poll()}
-            if self._stderr in ready and not self._keep_stderr():
-                poll.unregister(self._stderr)
-            if stdout not in ready:
-                continue
-            chunk = os.read(stdout, CHUNK)
-            if not chunk:
-                break
+    def _resume(self) -> None:
+        with STREAMS.lock:
+            if not self._paused:
+                return
+            self._paused = False
             self.last_received = time.monotonic()
-            yield from reader.feed(chunk)
-        if reader.rest:
-            yield bytes(reader.rest)
+            self._take_lines()
+            if not self._paused and not self._at_end:
+                STREAMS.call(self._read, self._stdout)
+
+    def _read_stderr(self) -> None:
+        if not self._keep_stderr():
+            STREAMS.forget(self._stderr)
 
     def _keep_stderr(self) -> bool:
         """Read what was written to stderr, and keep its end; returns False at the end of the stream."""
-        data = os.read(self._stderr, CHUNK)
+        try:
+            data = os.read(self._stderr, CHUNK)
+        except BlockingIOError:
+            return True
         self._last_words = (self._last_words + data)[-MOST_REASON:]
         return bool(data)
 
@@ -263,13 +336,18 @@ class Channel:
             if not poll.poll(0) or not self._keep_stderr():
                 return
 
-    def _receive(self, line: bytes) -> None:
+    def _receive(self, line: bytes) -> bool:
+        """Take a message; returns False, and does nothing, if the inbox has no room for it."""
         if len(line) >= MAX_LINE:
             raise ValueError(f"a line of more than {MAX_LINE >> 20} MiB from the agent")
         message = decode(line)
+        values = sum(map(line.count, (b",", b"[", b"{"))) if isinstance(message, Event) else 0  # at most
+        size = OVERHEAD + OF_A_CHARACTER * len(line) + OF_A_VALUE * values
+        if not self._closing and not self._inbox.has_room(size):
+            return False
         if isinstance(message, Leaving):
             self._report_loss(message.reason)
-            return
+            return True
         if isinstance(message, Alive) and not self.alive:
             self._drain_stderr()
             self._last_words = b""  # a banner
@@ -279,12 +357,9 @@ class Channel:
             self._measured_at, self.alive = now, True
         if isinstance(message, Timed) and (not self.host.local or abs(self.behind_s) > CLOCK_WAS_SET_S):
             message = replace(message, time=message.time + self.behind_s)
-        if self._closing:  # nobody waits for it, and the inbox may be full
-            return
-        self.last_received = math.inf
-        values = sum(map(line.count, (b",", b"[", b"{"))) if isinstance(message, Event) else 0  # at most
-        self._inbox.put(self.host, message, OVERHEAD + OF_A_CHARACTER * len(line) + OF_A_VALUE * values)
-        self.last_received = time.monotonic()
+        if not self._closing:  # else nobody waits for it, and the inbox may be full
+            self._inbox.put(self.host, message, size)
+        return True
 
     def _report_loss(self, reason: str) -> None:
         known = self.lost

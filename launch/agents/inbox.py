@@ -134,7 +134,8 @@ class Arrival(NamedTuple):
 
 
 class Inbox:
-    """A queue that blocks the readers of agents' messages while it holds more than `limit` bytes of them.
+    """A queue of messages. While it holds more than `limit` bytes of agents' messages, no more of them should be added:
+    who has one asks `has_room`, and `when_room` says when to ask again.
 
     Messages of the launcher itself never wait. Signals come before everything else.
     """
@@ -143,7 +144,9 @@ class Inbox:
         self._limit, self._closed = limit, False
         self.used = 0
         """Bytes of the agents' messages that wait."""
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiting: list[Callable[[], None]] = []
+        """Called once there is room."""
         self._queue: SimpleQueue[Arrival] = SimpleQueue()
         self._signals: deque[Arrival] = deque()
         """Not delivered yet. They are in the queue, too, to wake `get`."""
@@ -151,17 +154,28 @@ class Inbox:
         """Monotonic time before which messages from a host are not delivered."""
 
     def put(self, host: Host | None, message: Content, size: int = 0) -> None:
-        """Add a message, with a size as soon as there is room for it; drop it if the inbox is closed."""
+        """Add a message; drop it if the inbox is closed."""
         arrival = Arrival(host, message, time.monotonic(), size)
-        if size:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or not self.used or self.used + size <= self._limit)
-                self.used += size
         if self._closed:
             return
+        if size:
+            with self._lock:
+                self.used += size
         if isinstance(message, Interrupted):
             self._signals.append(arrival)
         self._queue.put(arrival)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of this size may be added: one that is larger than the limit may if it is alone."""
+        return self._closed or not self.used or self.used + size <= self._limit
+
+    def when_room(self, act: Callable[[], None]) -> None:
+        """Call `act` when a message is taken and at least half of the limit is free; now, if no message waits."""
+        with self._lock:
+            if self.used and not self._closed:
+                self._waiting.append(act)
+                return
+        act()
 
     def get(self, timeout: float) -> Arrival:
         """The next message.
@@ -175,12 +189,20 @@ class Inbox:
                 return self._signals.popleft()
             arrival = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
             if arrival.size:
-                with self._changed:
+                with self._lock:
                     self.used -= arrival.size
-                    self._changed.notify()  # not all: 1,000 hosts that wait would wake for each message
+                self._make_room()
             stale = arrival.at < self._not_before.get(arrival.host, 0.0)
             if not stale and not isinstance(arrival.message, Interrupted):
                 return arrival
+
+    def _make_room(self) -> None:
+        half_free = self.used <= self._limit // 2  # half: 1,000 hosts must not stop and go on for each message
+        if self._waiting and (half_free or self._closed):
+            with self._lock:
+                waiting, self._waiting = self._waiting, []
+            for act in waiting:
+                act()
 
     @property
     def interrupted(self) -> Interrupted | None:
@@ -193,10 +215,9 @@ class Inbox:
         self._not_before[host] = time.monotonic()
 
     def close(self) -> None:
-        """Let all senders continue: nothing will be read any more, so messages are dropped."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        """Drop what comes: nothing will be read any more. Who waits for room is called."""
+        self._closed = True
+        self._make_room()
 
 
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -4,6 +4,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -85,7 +86,7 @@ class TaskLog:
 
     def read(self) -> bytes:
         """Up to CHUNK bytes that were added; empty if there are none."""
-        attempts = [attempt for attempt, task in self.run_dir.attempts() if task == self.task]
+        attempts = self.run_dir.attempts_of(self.task)  # not of all 1,000 tasks, for each of them
         first = min(self._files, default=max(attempts, default=0))
         for attempt in attempts:
             path = self.run_dir.log(self.task, self.stream, attempt)
@@ -115,12 +116,21 @@ class RunFollower:
     def __post_init__(self) -> None:
         self._events = GrowingFile(self.run_dir.events)
 
-    def events(self, ended: bool = False) -> Iterator[Message]:
-        """What happened since the last call, without output."""
+    def skip_events(self) -> None:
+        """Leave out all events so far."""
+        with suppress(OSError), open_regular(self.run_dir.events) as file:
+            self._events.offset = os.fstat(file.fileno()).st_size
+
+    def events(self, ended: bool = False, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Message]:
+        """What happened since the last call, without output. Lines of events.jsonl that are not `wanted` are left out
+        before they are parsed, which takes most of the time.
+        """
         while text := self._events.lines(ended):
             for line in text.removesuffix("\n").split("\n"):
                 self._number += 1
-                if self._number <= self._left_out and self._number not in self._last_steps and _step_of(line):
+                if self._number <= self._left_out and self._number not in self._last_steps and step_of(line):
+                    continue
+                if not wanted(line):
                     continue
                 message = _message(line)
                 names = {getattr(message, "task", ""), *getattr(message, "tasks", ())} - self._tasks
@@ -146,7 +156,7 @@ class RunFollower:
         while text := events.lines(ended=False):
             for line in text.removesuffix("\n").split("\n"):
                 self._left_out += 1
-                task = _step_of(line)
+                task = step_of(line)
                 if task in steps or (0 < len(task) <= MOST_NAME and len(steps) < MOST_TASKS):
                     steps.setdefault(task, deque(maxlen=lines)).append(self._left_out)
         self._last_steps = set(chain.from_iterable(steps.values()))
@@ -193,7 +203,7 @@ def _message(line: str) -> Message | None:
     return message
 
 
-def _step_of(line: str) -> str:
+def step_of(line: str) -> str:
     """The task whose step is in a line of `RunWriter`, else empty. To parse all steps of a long run takes minutes."""
     return line.partition('"task": "')[2].partition('"')[0] if '"event": "step"' in line else ""
 

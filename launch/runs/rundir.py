@@ -80,6 +80,12 @@ class RunDir:
         found = ((folder.parent.name.removeprefix("attempt-"), folder.name) for folder in self.path.glob("attempt-*/*"))
         return sorted((int(number), task) for number, task in found if re.fullmatch("[0-9]{1,9}", number))
 
+    def attempts_of(self, task: str) -> list[int]:
+        """The attempts of which there is a folder with logs of this task, sorted."""
+        found = (folder.name.removeprefix("attempt-") for folder in self.path.glob("attempt-*"))
+        numbers = sorted(int(number) for number in found if re.fullmatch("[0-9]{1,9}", number))
+        return [number for number in numbers if self.log(task, "stdout", number).parent.is_dir()]
+
     def log(self, task: str, stream: str, attempt: int = 0) -> Path:
         """The log of a task's `stdout` or `stderr`, or its `stacks`."""
         return self.path / f"attempt-{attempt}" / task / f"{stream}.{'txt' if stream == 'stacks' else 'log'}"

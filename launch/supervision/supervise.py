@@ -456,7 +456,9 @@ def supervise(supervisor: Supervisor, writer: RunWriter, on_message: OnMessage) 
                 refused.add((arrival.host, type(arrival.message)))
                 writer.refuse(arrival)
             continue
-        message = supervisor.tasks.requests.take(arrival.host, readable(arrival.message))
+        # `decode` has made those of agents readable
+        message = arrival.message if arrival.host is not None else readable(arrival.message)
+        message = supervisor.tasks.requests.take(arrival.host, message)
         writer.write(message)
         supervisor.handle(message, arrival.at)
         on_message(message)

@@ -26,7 +26,9 @@ PAUSE_S = 10.0
 """Pause between two checks above which the time starts again: a scheduler has suspended the launcher, and maybe
 all tasks."""
 FREEZE_CHECK_S = 2.5
-"""Seconds between two checks: each host answers one small request."""
+"""Minimum seconds between two checks: each host answers one small request."""
+CHECKED_PER_S = 100
+"""Tasks whose processes are looked at per second, at most."""
 FROZEN_S = 10.0
 """A process that is stopped for this long counts as failed."""
 
@@ -49,13 +51,13 @@ class FrozenWatch:
     def start(self, now: float) -> None:
         """Check from now on."""
         if self.tasks.job.cluster.addresses:
-            self.tasks.deadlines[self.check] = now + FREEZE_CHECK_S
+            self.tasks.deadlines[self.check] = now + self._interval_s
 
     def check(self, now: float) -> float | None:
         """Look at the answers to the last request, and ask again; returns when to check next."""
         if self.tasks.stopped:
             return None
-        paused = now - self.checked_at > PAUSE_S
+        paused = now - self.checked_at > PAUSE_S + self._interval_s
         self.checked_at = now
         states = {task: self.tasks.history.states.get(task) for task in sorted(self.tasks.running)}
         stopped = {task: state.time for task, state in states.items() if state is not None and state.state == "T"}
@@ -65,7 +67,11 @@ class FrozenWatch:
         if frozen:
             self.fail(Freeze(frozen), now)
         self.tasks.inspect()
-        return now + FREEZE_CHECK_S
+        return now + self._interval_s
+
+    @property
+    def _interval_s(self) -> float:
+        return max(FREEZE_CHECK_S, len(self.tasks.channels) / CHECKED_PER_S)
 
 
 @dataclass

@@ -15,17 +15,6 @@ HOSTS = [Host(f"h{number}") for number in range(16)]
 LINE = Output("worker-0", "stdout", "x\n")
 
 
-def senders(inbox, count, each, size):
-    """Threads, each of which puts `each` messages of this size for its host."""
-    threads = [
-        threading.Thread(target=lambda host=host: [inbox.put(host, LINE, size) for _ in range(each)], daemon=True)
-        for host in HOSTS[:count]
-    ]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
 def test_messages_come_out_in_order_and_stamped():
     inbox = Inbox()
     inbox.put(HOSTS[0], Heartbeat(1.0))
@@ -53,53 +42,86 @@ def test_signals_overtake_output_and_come_only_once():
         inbox.get(0.0)
 
 
+class Sender:
+    """Adds messages of this size for its host as the channel of one does, until there is no room."""
+
+    def __init__(self, inbox, host, number, size):
+        self.inbox, self.host, self.left, self.size = inbox, host, number, size
+        self.calls = 0
+
+    def send(self):
+        self.calls += 1
+        while self.left:
+            if not self.inbox.has_room(self.size):
+                self.inbox.when_room(self.send)
+                return
+            self.inbox.put(self.host, LINE, self.size)
+            self.left -= 1
+
+
 def test_the_output_of_all_hosts_together_stays_below_the_limit():
     inbox, limit, seen = Inbox(1000), 1000, 0
-    threads = senders(inbox, 16, each=50, size=90)
+    senders = [Sender(inbox, host, 50, 90) for host in HOSTS]
+    for sender in senders:
+        sender.send()
     for _ in range(16 * 50):
-        waiting = inbox.used
-        seen = max(seen, waiting)
-        assert waiting <= limit
-        assert inbox.get(10.0).message == LINE
-    for thread in threads:
-        thread.join(10)
+        seen = max(seen, inbox.used)
+        assert inbox.used <= limit
+        assert inbox.get(0.0).message == LINE
     assert inbox.used == 0
     assert seen > 90  # more than one message did wait
+    assert not any(sender.left for sender in senders)
+
+
+def test_hosts_do_not_stop_and_go_on_for_each_message():
+    inbox, hosts, size = Inbox(1000), 40, 10
+    senders = [Sender(inbox, Host(f"h{number}"), 100, size) for number in range(hosts)]
+    for sender in senders:
+        sender.send()
+    for _ in range(100 * hosts):
+        inbox.get(0.0)
+    refills = 100 * hosts * size // 500
+    assert sum(sender.calls for sender in senders) < 1.5 * hosts * refills  # once for each half of the limit
 
 
 def test_a_message_larger_than_the_limit_passes_alone():
     inbox = Inbox(10)
+    assert inbox.has_room(100)
     inbox.put(HOSTS[0], LINE, 100)
+    assert not inbox.has_room(1)
     assert inbox.get(1.0).size == 100
 
 
-def test_a_slow_consumer_blocks_senders_of_output_only():
+@pytest.mark.parametrize("size", [60, 100, 1000])  # more than a half, and more than all
+def test_each_message_passes_at_last(size):
     inbox = Inbox(100)
-    (sender,) = senders(inbox, 1, each=2, size=60)
+    senders = [Sender(inbox, host, 3, each) for host, each in zip(HOSTS[:3], (size, 40, 10), strict=True)]
+    for sender in senders:
+        sender.send()
+    assert [inbox.get(0.0).size for _ in range(9)].count(size) == 3
+
+
+def test_a_full_inbox_takes_messages_of_the_launcher():
+    inbox = Inbox(100)
+    sender = Sender(inbox, HOSTS[0], 2, 60)
+    sender.send()
     inbox.put(HOSTS[1], Heartbeat(1.0))
     inbox.put(None, Interrupted(2))
-    assert sender.is_alive()  # the last one does not fit
-    assert [inbox.get(10.0).message for _ in range(4)].count(LINE) == 2
-    sender.join(10)
-    assert not sender.is_alive()
+    assert sender.left == 1  # the last one does not fit
+    assert [inbox.get(0.0).message for _ in range(4)].count(LINE) == 2
+    assert not sender.left
 
 
-def test_closing_frees_all_senders_and_drops_their_output():
+def test_closing_lets_all_go_on_and_drops_their_output():
     inbox = Inbox(100)
-    threads = senders(inbox, 16, each=3, size=60)
+    senders = [Sender(inbox, host, 3, 60) for host in HOSTS]
+    for sender in senders:
+        sender.send()
     inbox.close()
-    for thread in threads:
-        thread.join(10)
-    assert not any(thread.is_alive() for thread in threads)
+    assert not any(sender.left for sender in senders)
     inbox.put(HOSTS[0], LINE, 60)
-    kept = 0
-    while True:
-        try:
-            kept += inbox.get(0.0).size > 0
-        except Empty:
-            break
-    assert kept <= 1
     inbox.put(HOSTS[0], LINE)
+    assert inbox.get(0.0).size == 60  # from before
     with pytest.raises(Empty):
         inbox.get(0.0)
 
@@ -145,30 +167,3 @@ def test_handlers_and_wakeup_descriptor_are_restored():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
     assert signal.set_wakeup_fd(-1) == -1
-
-
-class CountingCondition(threading.Condition):
-    """Counts how often a thread waits."""
-
-    waits = 0
-
-    def wait(self, timeout=None):
-        self.waits += 1
-        return super().wait(timeout)
-
-
-def test_a_message_that_leaves_a_full_inbox_wakes_one_of_the_hosts_that_wait():
-    inbox, hosts = Inbox(limit=10), 40
-    inbox._changed = condition = CountingCondition()
-    inbox.put(Host("first"), Heartbeat(1.0), 10)
-    names = [f"h{number}" for number in range(hosts)]
-    threads = [threading.Thread(target=inbox.put, args=(Host(name), Heartbeat(1.0), 10)) for name in names]
-    for thread in threads:
-        thread.start()
-    while condition.waits < hosts:  # all of them wait
-        time.sleep(0.001)
-    arrived = {inbox.get(20.0).host.name for _ in range(hosts + 1)}
-    for thread in threads:
-        thread.join()
-    assert arrived == {"first", *names}
-    assert condition.waits <= 3 * hosts

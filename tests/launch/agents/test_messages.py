@@ -264,3 +264,9 @@ def test_the_agent_has_a_method_for_every_message_of_the_launcher(message):
 @pytest.mark.parametrize("message", FROM_AGENT)
 def test_the_launcher_decodes_every_message_of_the_agent(message):
     assert decode(encode(message)) == message
+
+
+def test_lone_surrogates_of_an_event_become_characters_that_can_be_shown():
+    event = {"event": "step", "\udc80": ["\ud800x", "\U0001f600", {"\udbff": 1}]}
+    line = json.dumps({"kind": "event", "task": "worker-0", "time": 1.0, "event": event}).encode()
+    assert decode(line).event == {"event": "step", "\ufffd": ("\ufffdx", "\U0001f600", {"\ufffd": 1})}

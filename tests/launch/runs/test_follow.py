@@ -3,9 +3,10 @@
 from tests.launch.jobs import python_job, run
 from tfdist.launch.agents.messages import Event, Exited, Output, Started
 from tfdist.launch.json_files import save_json
-from tfdist.launch.runs.follow import CHUNK, GrowingFile, RunFollower, TaskLog, wait_for_end
+from tfdist.launch.runs.follow import CHUNK, GrowingFile, RunFollower, TaskLog, step_of, wait_for_end
 from tfdist.launch.runs.launcher import this_launcher
 from tfdist.launch.runs.rundir import RunDir
+from tfdist.launch.runs.writer import RunWriter
 
 
 def append(path, data):
@@ -118,3 +119,25 @@ def test_waiting_ends_with_the_run_after_a_last_look(tmp_path, monkeypatch):
     wait_for_end(run_dir, looks.append, pause)
     assert looks == [False, False, True]
     assert all(seconds >= 0.1 for seconds in pauses)
+
+
+def test_events_so_far_and_lines_that_are_not_wanted_are_left_out(tmp_path):
+    run_dir = RunDir(tmp_path)
+    with RunWriter(run_dir) as writer:
+        writer.write(Started("worker-0", 7, 1.0))
+        follower = RunFollower(run_dir)
+        follower.skip_events()
+        for task in ("worker-0", "worker-1"):
+            writer.write(Event(task, 2.0, {"event": "step", "step": 1}))
+        writer.write(Exited("worker-0", 0, 3.0, 0, 0.0))
+        messages = list(follower.events(wanted=lambda line: step_of(line) != "worker-0"))
+    assert [(type(message), message.task) for message in messages] == [(Event, "worker-1"), (Exited, "worker-0")]
+
+
+def test_a_log_is_found_without_a_look_at_those_of_all_tasks(tmp_path, monkeypatch):
+    run_dir = RunDir(tmp_path)
+    for attempt, task in ((0, "worker-0"), (2, "worker-0"), (10, "worker-0"), (1, "worker-1")):
+        append(run_dir.log(task, "stacks", attempt), f"{task} {attempt}".encode())
+    assert run_dir.attempts_of("worker-0") == [0, 2, 10]
+    monkeypatch.delattr(RunDir, "attempts")
+    assert TaskLog(run_dir, "worker-0", "stacks").read() == b"worker-0 10"

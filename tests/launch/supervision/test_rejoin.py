@@ -127,7 +127,7 @@ def test_what_a_lost_agent_has_sent_is_not_taken_for_its_successors():
         while not isinstance(first.message, Output):
             first = fleet.inbox.get(20.0)
         os.killpg(fleet.channels[one].process.pid, signal.SIGKILL)
-        fleet.channels[one]._reader.join()  # its exit and its loss are in the inbox, unread
+        assert fleet.channels[one].ended.wait(60.0)  # its exit and its loss are in the inbox, unread
         rejoin.lose(one)
         later = arrivals(fleet.inbox, HostReady)
         assert [type(arrival.message) for arrival in later] == [HostReady]

@@ -1,0 +1,67 @@
+"""One thread that waits for the pipes of all agents.
+
+With a thread for each of 1,000 agents, they wait for each other's turn in the interpreter more than they read.
+"""
+
+import os
+import select
+import threading
+from collections.abc import Callable
+
+from tfdist.launch.threads import start_thread
+
+
+class Streams:
+    """Calls functions from its thread when descriptors, which must not block, can be read or written.
+
+    A function must return at once. Only one runs at a time.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held while a function is called: who holds it may close descriptors."""
+        self._starting = threading.Lock()
+        self._epoll: select.epoll | None = None
+        self._pid = 0
+        """The process that has the thread: not one that was forked from it."""
+        self._functions: dict[int, Callable[[], None]] = {}
+
+    def call(self, function: Callable[[], None], descriptor: int, writable: bool = False) -> None:
+        """Call the function whenever the descriptor can be read, or written.
+
+        Raises:
+            OSError: too many open files.
+            TfdistError: the system refuses more threads.
+        """
+        epoll = self._started()
+        self._functions[descriptor] = function
+        epoll.register(descriptor, select.EPOLLOUT if writable else select.EPOLLIN)
+
+    def forget(self, *descriptors: int) -> None:
+        """Call nothing for these any more."""
+        for descriptor in descriptors:
+            if self._functions.pop(descriptor, None) is not None and self._epoll is not None:
+                self._epoll.unregister(descriptor)
+
+    def _started(self) -> select.epoll:
+        with self._starting:
+            if self._epoll is None or self._pid != os.getpid():
+                epoll = select.epoll()
+                try:
+                    start_thread(lambda: self._run(epoll), "agents")
+                except BaseException:
+                    epoll.close()
+                    raise
+                self._epoll, self._pid, self._functions = epoll, os.getpid(), {}
+            return self._epoll
+
+    def _run(self, epoll: select.epoll) -> None:
+        while True:
+            for descriptor, _ in epoll.poll():
+                with self.lock:
+                    if (function := self._functions.get(descriptor)) is not None:
+                        function()
+
+
+STREAMS = Streams()
+"""Those of this process."""
