@@ -270,6 +270,8 @@ class Channel:
             chunk = os.read(self._stdout, CHUNK)
         except BlockingIOError:
             return
+        except OSError as error:
+            chunk, self._said = b"", error.strerror or ""
         self.last_received = time.monotonic()
         self._lines.extend(self._reader.feed(chunk) if chunk else filter(None, [bytes(self._reader.rest)]))
         self._at_end = not chunk
@@ -286,10 +288,10 @@ class Channel:
                     self._lines.appendleft(line)
                     self._pause()
                     return
-            except ValueError as error:
-                if self.alive:
+            except Exception as error:  # also a mistake of ours, which must not end the thread of all agents
+                if self.alive or not isinstance(error, ValueError):
                     self._invalid = True
-                    self._report_loss(str(error))
+                    self._report_loss(str(error) if isinstance(error, ValueError) else repr(error))
                     self.close_stdin()
                 else:
                     self._said = line[:MAX_NOISE].decode(errors="replace").strip() or self._said
@@ -325,6 +327,8 @@ class Channel:
             data = os.read(self._stderr, CHUNK)
         except BlockingIOError:
             return True
+        except OSError:
+            return False
         self._last_words = (self._last_words + data)[-MOST_REASON:]
         return bool(data)
 

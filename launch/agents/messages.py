@@ -523,9 +523,8 @@ def decode(line: bytes) -> FromAgent:
     """The message in a line from an agent. Its fields are as annotated; JSON lists become tuples.
 
     Only the output and events of tasks may hold control characters and line breaks; the launcher prints what is in the
-    other messages, in lines of its own. The folders of `Prepared` keep line breaks: tasks run in them. U+FFFD stands for
-    lone surrogates, which no file, page or terminal can take, but in `Output`: there they stand for the bytes that the
-    logs keep.
+    other messages, in lines of its own. The folders of `Prepared` keep line breaks: tasks run in them. U+FFFD takes the
+    place of lone surrogates as in `readable`.
 
     Raises:
         ValueError: not a message, for example the output of a login script.

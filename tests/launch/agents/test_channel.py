@@ -25,7 +25,18 @@ from tfdist.launch.agents.channel import (
     updated_offset,
 )
 from tfdist.launch.agents.inbox import AgentLost, Inbox
-from tfdist.launch.agents.messages import Alive, Event, Exited, Heartbeat, Hello, Output, Package, Started, Terminated
+from tfdist.launch.agents.messages import (
+    Alive,
+    Event,
+    Exited,
+    Heartbeat,
+    Hello,
+    Output,
+    Package,
+    Started,
+    Terminated,
+    decode,
+)
 from tfdist.launch.agents.streams import STREAMS
 from tfdist.launch.hosts.host import LOCAL, Host
 
@@ -227,6 +238,23 @@ def test_an_agent_that_sends_no_messages_any_more_is_lost(line, reason):
         assert reason in wait_for_message(inbox, AgentLost).message.reason
     with pytest.raises(Empty):  # nothing after the loss
         inbox.get(0.0)
+
+
+def test_a_mistake_of_the_launcher_with_one_agent_does_not_concern_the_others(monkeypatch):
+    def decode_badly(line):
+        return {}["missing"] if b"terminated" in line else decode(line)
+
+    monkeypatch.setattr("tfdist.launch.agents.channel.decode", decode_badly)
+    inbox, other = Inbox(), Inbox()
+    with (
+        channel_to(fake_agent(ALIVE % 1, '{"kind": "terminated"}', HEARTBEAT), inbox) as channel,
+        channel_to(LOCAL, other) as working,
+    ):
+        assert wait_for_message(inbox, AgentLost).message.reason == "KeyError('missing')"
+        assert channel.ended.wait(60.0)
+        wait_for_message(other, Hello)
+        working.send(python_task("pass"))
+        assert wait_for_message(other, Exited).message.code == 0
 
 
 @pytest.mark.parametrize("before", ["", ALIVE % 1])

@@ -269,4 +269,4 @@ def test_the_launcher_decodes_every_message_of_the_agent(message):
 def test_lone_surrogates_of_an_event_become_characters_that_can_be_shown():
     event = {"event": "step", "\udc80": ["\ud800x", "\U0001f600", {"\udbff": 1}]}
     line = json.dumps({"kind": "event", "task": "worker-0", "time": 1.0, "event": event}).encode()
-    assert decode(line).event == {"event": "step", "\ufffd": ("\ufffdx", "\U0001f600", {"\ufffd": 1})}
+    assert decode(line).event == {"event": "step", "\ufffd": ["\ufffdx", "\U0001f600", {"\ufffd": 1}]}
