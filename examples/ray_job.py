@@ -1,41 +1,49 @@
-"""A training on Ray: `tfdist launch --inherit auto` as one task on each of N nodes.
+"""A training on Ray: a task on each of N nodes, which runs `tfdist launch --inherit auto` with the options after N.
 
-    ray job submit --working-dir examples -- python ray_job.py 2 --preset smoke
+    ray job submit --working-dir examples -- python ray_job.py 2 --preset smoke --runs-dir /shared/runs
+
+Name folders outside of the working folder: Ray deletes it.
 """
 
 import json
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import ray
 from ray.util.placement_group import placement_group, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-PORT = 2222  # free on each node
+CPUS, GPUS, PORT = 1, 0, 2222  # of each node
 
 
-@ray.remote(max_retries=0)
+@ray.remote(max_retries=0, num_cpus=CPUS, num_gpus=GPUS)
 def launch(workers, index, arguments):
+    """Run one task of the cluster; returns why it failed, or nothing."""
     config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
     command = [sys.executable, "-m", "tfdist", "launch", "--inherit", "auto", *arguments]
-    return subprocess.call(command, env={**os.environ, "TF_CONFIG": json.dumps(config)})
+    with tempfile.TemporaryDirectory() as folder:
+        reason = Path(folder, "reason")
+        variables = {"TF_CONFIG": json.dumps(config), "TFDIST_TERMINATION_LOG": str(reason)}
+        code = subprocess.call(command, env={**os.environ, **variables})
+        return f"worker {index} on {workers[index]}: {reason.read_text()}" if code else ""
 
 
 number, arguments = int(sys.argv[1]), sys.argv[2:]
 ray.init()
-group = placement_group([{"CPU": 1}] * number, strategy="STRICT_SPREAD")
+group = placement_group([{"CPU": CPUS, "GPU": GPUS}] * number, strategy="STRICT_SPREAD")
 if not group.wait(60):
-    sys.exit(f"no {number} nodes with a free CPU within 60 s")
+    sys.exit(f"fewer than {number} nodes have {CPUS} CPUs and {GPUS} GPUs free")
 addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
 nodes = placement_group_table(group)["bundles_to_node_id"]
 workers = [f"{addresses[nodes[index]]}:{PORT}" for index in range(number)]
-tasks = {
-    launch.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)).remote(workers, index, arguments): index
-    for index in range(number)
-}
+tasks = []
+for index in range(number):
+    place = PlacementGroupSchedulingStrategy(group, index)
+    tasks.append(launch.options(scheduling_strategy=place).remote(workers, index, arguments))
 while tasks:
-    (done,), _ = ray.wait(list(tasks))
-    index = tasks.pop(done)
-    if code := ray.get(done):
-        sys.exit(f"worker {index} on {workers[index]}: exit code {code}")
+    done, tasks = ray.wait(tasks)
+    if reason := ray.get(done[0]):  # raises if a node has died
+        sys.exit(reason)

@@ -10,18 +10,22 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
+import uuid
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .namespaces import Network
-from .nethost import NetHost, command, environment
+from .nethost import NetHost, environment
 
 RAY = "ray[default,train]==2.60.0"
 INSTALL_S, START_S = 300.0, 90.0
+STARTS = 3
+STORE_BYTES = 80_000_000
+"""Of the object store: its minimum is 75 MB."""
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class UnavailableError(Exception):
@@ -40,7 +44,7 @@ def install(folder: Path) -> Path:
     # Unlike a line with the folder alone, this reads the .pth files there, too.
     (ours / "ours.pth").write_text(f"import site; site.addsitedir({str(packages)!r})\n")
     python = folder / "bin" / "python"
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", RAY]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", RAY]
     try:
         done = subprocess.run(pip, capture_output=True, text=True, timeout=INSTALL_S)
     except subprocess.TimeoutExpired:
@@ -57,29 +61,34 @@ class RayCluster:
     net: Network
     python: Path
     folder: Path
+    """The current folder of all commands, and the home of their user."""
     temporary: Path
-    """Ray's folder for temporary files: short, because the name of a socket may have 107 characters."""
+    """Ray's files: a short path, because that of a socket has at most 107 characters."""
+    daemons: dict[str, set[str]] = field(default_factory=dict)
+    """The processes of Ray on each host, by its name."""
     started: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of Ray's commands and daemons, and so of the jobs."""
-        inherited = {
-            name: value for name, value in environment().items() if not name.startswith(("RAY_", "TFDIST_", "TF_"))
-        }
+        """The environment of all commands."""
+        removed = ("RAY_", "TFDIST_", "TF_", "PYTHONDONTWRITEBYTECODE")
+        inherited = {name: value for name, value in environment().items() if not name.startswith(removed)}
         return {
             **inherited,
+            "HOME": str(self.folder),
             "PATH": os.pathsep.join((str(self.python.parent), inherited["PATH"])),
+            "RAY_ADDRESS": f"{self.net.hosts[0].address}:6379",
+            "RAY_API_SERVER_ADDRESS": f"http://{self.net.hosts[0].address}:8265",  # for `ray job`
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": f"{START_S:g}",
             "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_ADDRESS": f"http://{self.net.hosts[0].address}:8265",
         }
 
-    def start(self, namespace: str, *argv: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    def start(self, namespace: str, *argv: str) -> "subprocess.Popen[str]":
         """Start a command in a namespace, in a process group of its own."""
         process = subprocess.Popen(
             ["ip", "netns", "exec", namespace, *argv],
             cwd=self.folder,
-            env={**self.environment, **(env or {})},
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -89,33 +98,61 @@ class RayCluster:
         self.started.append(process)
         return process
 
+    def submit(self, *argv: str) -> "subprocess.Popen[str]":
+        """Submit a job in the folder of the examples, and wait for it, as `ray job submit` does."""
+        return self.start(self.net.hub, "ray", "job", "submit", "--working-dir", str(EXAMPLES), "--", *argv)
+
     def start_node(self, host: NetHost) -> None:
-        """Start Ray's daemons on a host."""
-        head = self.net.hosts[0].address
-        place = ("--head", "--port=6379", "--dashboard-host=0.0.0.0", "--include-dashboard=true")
-        if host.address != head:
-            place = (f"--address={head}:6379",)
-        limits = (f"--num-cpus={CPUS}", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={self.temporary}")
-        process = self.start(host.namespace, "ray", "start", *place, *limits, f"--node-ip-address={host.address}")
-        out, _ = process.communicate(timeout=START_S)
-        if process.returncode != 0:
-            raise RuntimeError(f"ray start on {host.name}: exit code {process.returncode}: {out}")
+        """Start Ray on a host. Once more if it fails: on a busy machine its daemons miss each other's time limits."""
+        if not any(self._start_daemons(host) for _ in range(STARTS)):
+            raise RuntimeError(f"ray start on {host.name}: {(self.folder / f'{host.name}.out').read_text()}")
+        self.daemons[host.name] = set(self._pids(host.namespace))
+
+    def _start_daemons(self, host: NetHost) -> bool:
+        head = self.net.hosts[0]
+        place = ["--head", "--port=6379", "--dashboard-host=0.0.0.0", "--include-dashboard=true"]
+        if host != head:
+            place = [f"--address={head.address}:6379"]
+        folder = self.temporary / f"{host.name}-{uuid.uuid4().hex[:4]}"
+        argv = ["ray", "start", *place, "--num-cpus=1", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}"]
+        inherited = {name: value for name, value in self.environment.items() if name != "RAY_ADDRESS"}
+        with (self.folder / f"{host.name}.out").open("w") as out:
+            done = subprocess.run(
+                ["ip", "netns", "exec", host.namespace, *argv, f"--node-ip-address={host.address}"],
+                env=inherited,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                timeout=2 * START_S,
+            )
+        if done.returncode != 0:
+            self.kill(host.namespace)
+        return done.returncode == 0
 
     def kill(self, namespace: str) -> None:
-        """Kill everything that runs on a host but its sshd."""
-        while pids := [int(line.split(": ")[1]) for line in self.net.processes() if line.startswith(f"{namespace}: ")]:
+        """Kill all processes on a host but its sshd."""
+        while pids := self._pids(namespace):
             for pid in pids:
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(int(pid), signal.SIGKILL)
 
-    def training(self) -> list[str]:
-        """The processes of launches, as `namespace: pid: command line`."""
-        return [line for line in self.net.processes() if "tfdist" in line.split(": ", 2)[2]]
+    def _pids(self, namespace: str) -> list[str]:
+        return [line.split(": ")[1] for line in self.net.processes() if line.startswith(f"{namespace}: ")]
+
+    def started_by_jobs(self) -> list[str]:
+        """What runs and is no process of Ray, as `namespace: pid: command line`."""
+        daemons = set().union(*self.daemons.values())
+        lines = [line.split(": ", 2) for line in self.net.processes()]
+        return [
+            ": ".join(line)
+            for line in lines
+            if line[1] not in daemons and not line[2].startswith("ray") and "/ray/_private/workers/" not in line[2]
+        ]
 
 
 @contextmanager
 def ray_cluster(net: Network, python: Path, folder: Path) -> Iterator[RayCluster]:
-    """A cluster whose nodes are the hosts of `net`."""
+    """A cluster whose nodes are the hosts of `net`, with one CPU each; its head is the first."""
     cluster = RayCluster(net, python, folder, Path(tempfile.mkdtemp(prefix="ray-")))
     try:
         for host in net.hosts:
