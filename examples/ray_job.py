@@ -28,7 +28,7 @@ def launch(workers, index, arguments):
         reason = Path(folder, "reason")
         variables = {"TF_CONFIG": json.dumps(config), "TFDIST_TERMINATION_LOG": str(reason)}
         code = subprocess.call(command, env={**os.environ, **variables})
-        return f"worker {index} on {workers[index]}: {reason.read_text()}" if code else ""
+        return reason.read_text() if code else ""
 
 
 number, arguments = int(sys.argv[1]), sys.argv[2:]
@@ -39,11 +39,16 @@ if not group.wait(60):
 addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
 nodes = placement_group_table(group)["bundles_to_node_id"]
 workers = [f"{addresses[nodes[index]]}:{PORT}" for index in range(number)]
-tasks = []
+tasks = {}
 for index in range(number):
     place = PlacementGroupSchedulingStrategy(group, index)
-    tasks.append(launch.options(scheduling_strategy=place).remote(workers, index, arguments))
+    tasks[launch.options(scheduling_strategy=place).remote(workers, index, arguments)] = index
 while tasks:
-    done, tasks = ray.wait(tasks)
-    if reason := ray.get(done[0]):  # raises if a node has died
-        sys.exit(reason)
+    (done,), _ = ray.wait(list(tasks))
+    index = tasks.pop(done)
+    try:
+        reason = ray.get(done)
+    except ray.exceptions.RayError as error:  # the node has died, or the process of Ray in which the task ran
+        reason = error
+    if reason:
+        sys.exit(f"worker {index} on {workers[index]}: {reason}")
