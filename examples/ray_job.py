@@ -26,6 +26,7 @@ def launch(workers, index, arguments):
     command = [sys.executable, "-m", "tfdist", "launch", "--inherit", "auto", *arguments]
     with tempfile.TemporaryDirectory() as folder:
         reason = Path(folder, "reason")
+        reason.write_text("tfdist was killed")
         variables = {"TF_CONFIG": json.dumps(config), "TFDIST_TERMINATION_LOG": str(reason)}
         code = subprocess.call(command, env={**os.environ, **variables})
         return reason.read_text() if code else ""

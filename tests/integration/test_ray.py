@@ -131,6 +131,12 @@ def test_a_worker_that_raises_is_named(program, ray, tmp_path):
         assert re.search(r"^worker 1 on .*: exit code 1: .*ValueError: bad batch", out, re.MULTILINE), out
 
 
+def test_a_job_that_needs_more_nodes_is_refused(ray):
+    code, out = ended(ray.submit("python", "ray_job.py", "3", "--preset", "smoke"))
+    assert code == 1, out
+    assert "fewer than 3 nodes have 1 CPUs and 0 GPUs free" in out
+
+
 def test_a_node_that_dies_is_named(ray, job):
     alive, dead = ray.net.hosts
     ray.kill(dead.namespace)
