@@ -215,7 +215,7 @@ def suspect(case: Case, victims: Sequence[Failure], certain: bool = False) -> Di
     """The most likely culprit; None if no task failed, or if it must be `certain` and is not."""
     if not victims:
         return None
-    rules = (raised_later, frozen, left_early, *(() if certain else (_named, _silent)))
+    rules = (raised_later, frozen, left_early, *(() if certain else (_named, _elsewhere, _silent)))
     found = next(filter(None, (rule(case, victims) for rule in rules)), None)
     return found or (None if certain else single(victims[0]))
 
@@ -261,6 +261,24 @@ def _named(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:
     waits = f" (state D: it waits for {state.wait or 'a device'})" if state is not None and state.state == "D" else ""
     reason = f"{task}{case.place(task)} no longer answered {listed(voters)}{waits}"
     return Diagnosis(reason, victims[0].code, (task,))
+
+
+def _elsewhere(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:
+    """A peer that the error names, which another launcher runs. The traceback is that of the task that runs here."""
+    addresses = {
+        f"{role}-{index}": address
+        for role, of_role in case.job.cluster.addresses.items()
+        for index, address in enumerate(of_role)
+        if f"{role}-{index}" not in case.hosts
+    }
+    first = victims[0]
+    named = named_peers(first.text, "chief-0" if "chief-0" in addresses else "worker-0")
+    peer = next(filter(addresses.__contains__, named), None)
+    if peer is None:
+        return None
+    error = f": {first.raised.headline}" if first.raised else ""
+    reason = f"{first.task} {first.ending}: {peer} ({addresses[peer]}) no longer answered{error}"
+    return Diagnosis(reason, first.code, (first.task,))
 
 
 def _silent(case: Case, victims: Sequence[Failure]) -> Diagnosis | None:

@@ -101,7 +101,7 @@ MOST_TEXT = 10_000
 """Characters of each text of a `failed` event that are kept."""
 MOST_HEADLINE = 300
 """Characters of an exception in a sentence."""
-_WITHOUT_CONTENT = re.compile(r"\s*$|Graph execution error:|Detected at node |\s+File |\s")
+_WITHOUT_CONTENT = re.compile(r"\s*$|Graph execution error:|Detected at node |<stack traces unavailable>|\s+File |\s")
 """Lines of TensorFlow's messages that do not tell what failed."""
 
 

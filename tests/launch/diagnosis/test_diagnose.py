@@ -1,5 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
+from tests.launch.jobs import python_job
+from tfdist.launch.cluster import Cluster
 from tfdist.launch.diagnosis.diagnose import diagnose
 from tfdist.launch.diagnosis.evidence import is_peer_failure
 from tfdist.launch.diagnosis.history import TAIL_LINES
@@ -7,6 +11,7 @@ from tfdist.launch.diagnosis.history import TAIL_LINES
 from .histories import Replay, endings, exited, own_failures, peers, stalls, stopped, stuck, wrote
 from .histories.texts import CLOUD, NO_COORDINATOR, NO_PS, SHAPES, START_UP, aborted_by, traceback, unhealthy
 
+IN_GRAPH = '  File "train.py", line 7, in <module>\n\n'
 REPLAYS = (*own_failures.ROWS, *peers.ROWS, *endings.ROWS, *stalls.ROWS)
 
 
@@ -63,6 +68,27 @@ def test_only_the_last_lines_are_kept():
     history = Replay("", (wrote("worker-0", "".join(f"{n}\n" for n in range(5000)), 1.0),), "", 0).history()
     assert history.tail("worker-0") == [str(n) for n in range(5000 - len(history.tail("worker-0")), 5000)]
     assert len(history.tail("worker-0")) >= TAIL_LINES - 1
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "peer"),
+    [
+        ("worker-0", aborted_by(1), "worker-1 (h2:2222)"),
+        ("worker-0", aborted_by(1).replace(IN_GRAPH, "<stack traces unavailable>\n"), "worker-1 (h2:2222)"),
+        ("worker-1", unhealthy(0), "worker-0 (h1:2222)"),
+        ("worker-1", NO_COORDINATOR, "worker-0 (h1:2222)"),
+    ],
+)
+def test_a_peer_with_a_launcher_of_its_own_is_named(task, text, peer):
+    happened = (wrote(task, text, 1.0), exited(task, 1, 1.0))
+    job = python_job("", {"worker": 2})
+    plans = tuple(plan for plan in job.plans if plan.task.name == task)
+    job = replace(job, plans=plans, cluster=Cluster({"worker": ("h1:2222", "h2:2222")}))
+    outcome = diagnose(Replay("", happened, "", 0).history(), job)
+    assert outcome.reason.startswith(f"{task} exited with code 1: {peer} no longer answered: "), outcome.reason
+    assert "Error: Collective ops is aborted by: " in outcome.reason
+    assert outcome.culprits == (task,)
+    assert outcome.log[0] == "Traceback (most recent call last):"
 
 
 def test_a_process_that_is_left_over_is_a_warning_also_after_a_success():
