@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$PWD/build/old-python
-python=$folder/python
+python=$folder/bin/python3
 
 fail() {
   echo "old Python: $1" >&2
@@ -27,19 +27,19 @@ build() { # fails with the first command that fails, although `||` suspends set 
     without+=("ac_cv_func_$function=no")
   done
   tar -xf python*.orig.tar.* --strip-components 1 &&
-    ./configure --quiet --disable-test-modules "${without[@]}" ac_cv_getrandom_syscall=no &&
-    make -s OPT=-O1 CFLAGS_NODIST="-include $OLDPWD/tests/old_glibc.h" # -O1: it compiles faster
+    ./configure --quiet --prefix="$folder" --without-ensurepip --disable-test-modules "${without[@]}" \
+      ac_cv_getrandom_syscall=no &&
+    make -s OPT=-O1 CFLAGS_NODIST="-include $OLDPWD/tests/old_glibc.h" install # -O1: it compiles faster
 }
 
-if [[ ! -e $folder/built ]]; then
+if [[ ! -x $python ]]; then
   for program in apt-get gcc make; do command -v $program >/dev/null || fail "building it needs $program"; done
   source=$(readlink -f /usr/bin/python3) || fail "building it needs the distribution's python3, whose source it is"
-  mkdir -p "$folder"
-  cd "$folder"
+  mkdir -p "$folder/source"
+  cd "$folder/source"
   echo "building an old Python in $folder, which takes some minutes" >&2
-  download "${source##*/}" >download.log 2>&1 || fail "apt-get cannot download its source: $folder/download.log"
-  build >build.log 2>&1 || fail "it cannot be built: $folder/build.log"
-  touch built
+  download "${source##*/}" >download.log 2>&1 || fail "apt-get cannot download its source: $folder/source/download.log"
+  build >build.log 2>&1 || fail "it cannot be built: $folder/source/build.log"
 fi
 "$python" -c 'import bz2, ctypes, lzma, sqlite3, ssl, zlib' || fail "it needs the headers: apt-get install libbz2-dev libffi-dev liblzma-dev libsqlite3-dev libssl-dev zlib1g-dev; then remove $folder"
 "$python" - <<'CHECK' || fail "it has functions that came later"

@@ -80,6 +80,10 @@ def refuse(*_):
     raise PermissionError(errno.EPERM, "refused by a sandbox")
 
 
+def invalid(*_):
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
 def missing(patch, module, name):
     patch.delattr(module, name, raising=False)
 
@@ -179,6 +183,29 @@ def test_the_open_files_of_another_process_are_limited(monkeypatch, lack):
         assert open_files(process.pid) == (9, before[1])
     with pytest.raises(ProcessLookupError):
         optional.limit_open_files(process.pid)
+
+
+HOLE = """
+import os, sys
+from tfdist.launch.agent_program.optional import start_of_data
+with open(sys.argv[1], "w+b") as file:
+    file.truncate(1 << 40)
+    file.seek(0, os.SEEK_END)
+    file.write(b"data")
+    file.flush()
+    print(start_of_data(file.fileno(), 0) == 1 << 40)
+"""
+
+
+def test_a_hole_is_skipped_without_the_constant(tmp_path):
+    program = f"{REMOVALS['SEEK_DATA']}\n{HOLE}"
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "file")], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_kernel_that_cannot_skip_holes_reads_them(monkeypatch):
+    monkeypatch.setattr(os, "lseek", invalid)
+    assert optional.start_of_data(0, 5) == 5
 
 
 def test_the_scheduling_of_a_process_is_shown():
