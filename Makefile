@@ -82,7 +82,7 @@ test-all: install ## Run all tests, before a release: about 90 minutes on two co
 test-gpu: install ## Run the tests that need a GPU, and fail without one: NCCL between two workers on one
 	GPU_REQUIRED=1 $(PY) -m pytest -m gpu -rP
 
-test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, in .venv-3.10 to .venv-3.13
+test-pythons: ## Run `make test` on each Python from 3.10 to 3.13 on PATH or in pyenv, and on one built as for glibc 2.12, in .venv-3.10 to .venv-3.13 and .venv-old
 	tests/pythons.sh
 
 test-tensorflows: ## Run `make check` and the table of Keras support on TensorFlow 2.21 and the newest 2.22, pre-releases too, in .venv-tf-2.21 and .venv-tf-2.22
@@ -153,7 +153,7 @@ release-check: sbom ## Check what a release publishes: wheel, sdist, SBOM, citat
 	$(VENV)/bin/hadolint Dockerfile
 
 clean: ## Remove the virtual environments and all build products and caches
-	rm -rf .venv .venv-3.* .venv-tf-* build dist test-output *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.* .venv-old .venv-tf-* build dist test-output *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Two steps: first the locked packages, then tfdist. The second takes a second, and is repeated for each new file (the
 # editable install links to each). setuptools comes before the others because promise has no wheel.

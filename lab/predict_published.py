@@ -26,6 +26,8 @@ from tfdist.bench.report.markdown import markdown
 from tfdist.bench.report.section import Page, Section
 from tfdist.bench.statistics import Interval
 from tfdist.bench.table import Column, Table
+from tfdist.models.architectures.parameters import trained_parameters
+from tfdist.models.spec import Architecture
 from tfdist.strategies.options import Communication
 
 RESULTS = Path(__file__).parents[1] / "bench_results"
@@ -36,8 +38,8 @@ RING = "MultiWorkerMirrored ring 1 Gbit/s"
 ASYNC = "asynchronous parameter servers"
 BATCH = 32
 """Those of each device, in the ring's family."""
-RING_BYTES = 14.04e6
-"""Gradients of its model."""
+RING_BYTES = 4 * trained_parameters(Architecture.MOBILENET_V2, alpha=1.0, classes=1000)
+"""Gradients of its model, in float32."""
 RING_LINK = RingLink(940e6 / 8)
 """Its network; iperf3 measured 933 to 947 Mbit/s."""
 SERVERS = 16

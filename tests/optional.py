@@ -24,14 +24,14 @@ ctypes._dlopen = _dlopen
 """
 REMOVALS = {
     "setsid": WITHOUT_SETSID,
-    "memfd_create": "import os; del os.memfd_create",
-    "pidfd_open": "import os; del os.pidfd_open",
-    "pidfd_send_signal": "import signal; del signal.pidfd_send_signal",
-    "prlimit": "import resource; del resource.prlimit",
-    "CLOCK_BOOTTIME": "import time; del time.CLOCK_BOOTTIME",
-    "SO_REUSEPORT": "import socket, _socket; del socket.SO_REUSEPORT, _socket.SO_REUSEPORT",
+    "memfd_create": "import os; vars(os).pop('memfd_create', None)",
+    "pidfd_open": "import os; vars(os).pop('pidfd_open', None)",
+    "pidfd_send_signal": "import signal; vars(signal).pop('pidfd_send_signal', None)",
+    "prlimit": "import resource; vars(resource).pop('prlimit', None)",
+    "CLOCK_BOOTTIME": "import time; vars(time).pop('CLOCK_BOOTTIME', None)",
+    "SO_REUSEPORT": "import socket, _socket; [vars(each).pop('SO_REUSEPORT', None) for each in (socket, _socket)]",
     "schedulers": "import os; del os.sched_getscheduler, os.sched_setscheduler",
-    "SEEK_DATA": "import os; del os.SEEK_DATA",
+    "SEEK_DATA": "import os; vars(os).pop('SEEK_DATA', None)",
     "libc": WITHOUT_LIBRARIES,
 }
 """The statements that remove each function. TensorFlow runs without all of them."""

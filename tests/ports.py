@@ -2,8 +2,10 @@
 
 import os
 import random
+import socket
 from contextlib import ExitStack, closing, suppress
 
+from tfdist.launch.agent_program.optional import SO_REUSEPORT
 from tfdist.launch.agent_program.system import reserve
 
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
@@ -21,3 +23,12 @@ def free_ports(count: int) -> list[int]:
                 stack.enter_context(closing(reserve(port)))
                 found.append(port)
         return found
+
+
+def serve_reserved(port: int) -> socket.socket:
+    """Listen on a port that is reserved, as TensorFlow does; socket.create_server cannot on every Python."""
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, SO_REUSEPORT, 1)
+    server.bind(("", port))
+    server.listen()
+    return server

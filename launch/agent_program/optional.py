@@ -29,6 +29,8 @@ SO_REUSEPORT: int = getattr(socket, "SO_REUSEPORT", 15)
 """Linux 3.9. The number is that of all processors that TensorFlow supports."""
 CLOCK_BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", 7)
 """glibc 2.14."""
+_SEEK_DATA: int = getattr(os, "SEEK_DATA", 3)
+"""Linux 3.1 has it whatever Python was built with."""
 _REFUSED = (errno.ENOSYS, errno.EPERM)
 """The kernel is too old for a system call, or a sandbox refuses it."""
 
@@ -161,8 +163,10 @@ def start_of_data(descriptor: int, offset: int) -> int:
         OSError: none follows (ENXIO).
     """
     try:
-        return os.lseek(descriptor, offset, os.SEEK_DATA)
-    except AttributeError:  # Linux 3.1
+        return os.lseek(descriptor, offset, _SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # Linux 3.1
+            raise
         return offset
 
 

@@ -60,7 +60,7 @@ def test_a_killed_worker_of_a_chief_is_started_again_alone_on_its_port(tmp_path)
         "    while not pathlib.Path('FOLDER/again').exists(): time.sleep(0.01)\n"
         "    sys.exit()\n"
         "port = int(config['cluster']['worker'][config['task']['index']].rpartition(':')[2])\n"
-        "server = socket.socket(); server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        "server = socket.socket(); server.setsockopt(socket.SOL_SOCKET, 15, 1)\n"
         "server.bind(('', port)); server.listen()\n"
         + KILL_WORKER_1_AT_FIRST +
         "if attempt: pathlib.Path('FOLDER/again').touch()\n"

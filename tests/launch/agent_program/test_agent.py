@@ -587,7 +587,7 @@ def test_the_agent_cleans_up_if_its_parent_is_killed(survivors):
 def test_a_server_that_listens_is_reported_once():
     serve = (
         "import os, socket, sys\n"
-        "server = socket.socket(); server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        "server = socket.socket(); server.setsockopt(socket.SOL_SOCKET, 15, 1)\n"
         "server.bind(('127.0.0.1', int(sys.argv[1])))\n"
         "os.read(int(os.environ['TFDIST_BARRIER_FD']), 1); server.listen(); print('ready', flush=True)\n"
         "import time; time.sleep(600)"

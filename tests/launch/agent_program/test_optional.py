@@ -3,12 +3,14 @@
 import ast
 import errno
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,9 @@ OPTIONAL = {
     "_ctypes": "*",
 }
 """Names of modules that a Python may lack (glibc 2.12, Linux 2.6.32, musl); create_server may refuse an option."""
+
+OLD = not hasattr(os, "memfd_create")
+"""Whether this is the Python of tests/old_python.sh."""
 
 
 def used(text):
@@ -75,12 +80,16 @@ def refuse(*_):
     raise PermissionError(errno.EPERM, "refused by a sandbox")
 
 
+def invalid(*_):
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
 def missing(patch, module, name):
-    patch.delattr(module, name)
+    patch.delattr(module, name, raising=False)
 
 
 def refused(patch, module, name):
-    patch.setattr(module, name, refuse)
+    patch.setattr(module, name, refuse, raising=False)
 
 
 PIDFDS = [(os, "pidfd_open"), (signal, "pidfd_send_signal")]
@@ -100,7 +109,7 @@ def test_a_process_is_signalled_without_a_descriptor_of_it(monkeypatch, lack, mo
 @pytest.mark.parametrize("lack", [None, *PIDFDS])
 def test_another_process_gets_no_signal(monkeypatch, lack):
     if lack:
-        monkeypatch.delattr(*lack)
+        monkeypatch.delattr(*lack, raising=False)
 
     def verify():
         raise ProcessLookupError
@@ -114,7 +123,7 @@ def test_another_process_gets_no_signal(monkeypatch, lack):
 @pytest.mark.parametrize("lack", [None, *PIDFDS])
 def test_a_process_that_is_gone_gets_no_signal(monkeypatch, lack):
     if lack:
-        monkeypatch.delattr(*lack)
+        monkeypatch.delattr(*lack, raising=False)
     with subprocess.Popen(["true"]) as process:
         process.wait()
     with pytest.raises(ProcessLookupError):
@@ -157,18 +166,46 @@ def test_a_memory_file_can_be_written_and_read(monkeypatch, lack, tmp_path):
     os.close(file)
 
 
+def open_files(pid):
+    """Soft and hard limit of a process, as the kernel names them."""
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    return tuple(map(int, re.search(r"Max open files +(\d+) +(\d+)", limits).groups()))
+
+
 @pytest.mark.parametrize("lack", [False, True])
 def test_the_open_files_of_another_process_are_limited(monkeypatch, lack):
-    prlimit = resource.prlimit
     if lack:
-        monkeypatch.delattr(resource, "prlimit")
+        missing(monkeypatch, resource, "prlimit")
     with sleeping() as process:
-        before = prlimit(process.pid, resource.RLIMIT_NOFILE)
+        before = open_files(process.pid)
         assert optional.limit_open_files(process.pid) == before
         assert optional.limit_open_files(process.pid, (9, before[1])) == before
-        assert prlimit(process.pid, resource.RLIMIT_NOFILE) == (9, before[1])
+        assert open_files(process.pid) == (9, before[1])
     with pytest.raises(ProcessLookupError):
         optional.limit_open_files(process.pid)
+
+
+HOLE = """
+import os, sys
+from tfdist.launch.agent_program.optional import start_of_data
+with open(sys.argv[1], "w+b") as file:
+    file.truncate(1 << 40)
+    file.seek(0, os.SEEK_END)
+    file.write(b"data")
+    file.flush()
+    print(start_of_data(file.fileno(), 0) == 1 << 40)
+"""
+
+
+def test_a_hole_is_skipped_without_the_constant(tmp_path):
+    program = f"{REMOVALS['SEEK_DATA']}\n{HOLE}"
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "file")], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_kernel_that_cannot_skip_holes_reads_them(monkeypatch):
+    monkeypatch.setattr(os, "lseek", invalid)
+    assert optional.start_of_data(0, 5) == 5
 
 
 def test_the_scheduling_of_a_process_is_shown():
@@ -195,9 +232,11 @@ def test_what_is_missing_is_missing(name, tmp_path):
     }
     env = without(tmp_path / "site", [{**REMOVALS, "ctypes": WITHOUT_CTYPES}[name]])
     code = f"import os, resource, signal, socket, time; {checks[name]}"
-    for environment, failed in ((os.environ, False), (os.environ | env, True)):
-        done = subprocess.run([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
-        assert bool(done.returncode) is failed
+    works = [
+        subprocess.run([sys.executable, "-c", code], env=each, stderr=subprocess.DEVNULL).returncode == 0
+        for each in (os.environ, os.environ | env)
+    ]
+    assert works == [not OLD or name in ("libc", "schedulers", "ctypes"), False]
 
 
 # --- an agent that cannot call prctl

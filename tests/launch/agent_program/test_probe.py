@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from tests.ports import free_ports
+from tests.ports import free_ports, serve_reserved
 from tests.waiting import wait_until
 from tfdist.launch.agent_program import probe
 from tfdist.launch.agent_program.probe import ProbeServer, dial, dial_all, measure_link
@@ -185,10 +185,7 @@ def test_a_busy_port_is_an_error_and_closes_the_others(reserved):
 
 def test_a_task_can_listen_after_the_server_is_closed(reserved):
     ProbeServer([reserved], TOKEN).close()
-    with socket.socket() as task:
-        task.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        task.bind(("", reserved))
-        task.listen()
+    with serve_reserved(reserved):
         assert dial("127.0.0.1", reserved, TOKEN, 0.2) == "timed out"  # a task sends no token
 
 

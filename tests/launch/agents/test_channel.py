@@ -2,7 +2,6 @@
 
 import math
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from queue import Empty
 import psutil
 import pytest
 
+from tests.launch.agent_program.test_optional import open_files
 from tests.waiting import wait_until
 from tfdist.launch.agents.channel import (
     MAX_LINE,
@@ -342,28 +342,23 @@ def test_the_offset_of_a_clock_follows_its_drift_and_not_slow_messages(drift):
         assert 0.0 < offset_s - (5.0 + drift * second) < 0.05
 
 
-def open_files(channel):
-    """The limit of the process that carries the agent."""
-    return resource.prlimit(channel.process.pid, resource.RLIMIT_NOFILE)
-
-
 @pytest.mark.parametrize("end", [lambda channel: channel.shield(False), Channel.close_stdin])
 def test_the_process_that_carries_an_agent_is_shielded_until_its_end(end):
     inbox = Inbox()
     with channel_to(host("srun", needs_shield=True), inbox) as channel:
         wait_for_message(inbox, Hello)
-        before = open_files(channel)
+        before = open_files(channel.process.pid)
         channel.shield(True)
         channel.shield(True)
-        assert open_files(channel)[0] < 64
+        assert open_files(channel.process.pid)[0] < 64
         end(channel)
-        assert open_files(channel) == before
+        assert open_files(channel.process.pid) == before
 
 
 def test_only_what_kills_its_agent_is_shielded():
     inbox = Inbox()
     with channel_to(host("ssh"), inbox) as channel:
         wait_for_message(inbox, Hello)
-        before = open_files(channel)
+        before = open_files(channel.process.pid)
         channel.shield(True)
-        assert open_files(channel) == before
+        assert open_files(channel.process.pid) == before

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.launch.agents.test_fuzz import BROKEN, TEXTS, VALUES, fields_of, mostly, text_of
-from tests.ports import free_ports
+from tests.ports import free_ports, serve_reserved
 from tests.waiting import wait_until
 from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.cluster import Cluster, Task
@@ -209,7 +209,7 @@ def play_peers(session, cluster, key, has_ended):
 
 def play_leaders(session, cluster, key, has_ended):
     """False leaders at the address of the leader, one after another, and then the true one."""
-    with socket.create_server(("", cluster.port(LEADER)), reuse_port=True) as server:
+    with serve_reserved(cluster.port(LEADER)) as server:
         server.settimeout(WAIT_S)
         for each in session["connections"]:
             play_leader(server, each["lines"], key if each["proves"] else None, each["end"])

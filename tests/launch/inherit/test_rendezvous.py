@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ports import free_ports
+from tests.ports import free_ports, serve_reserved
 from tests.waiting import wait_until
 from tfdist.launch.agent_program.json_lines import to_line
 from tfdist.launch.agent_program.system import listening_ports, reserve
@@ -76,7 +76,7 @@ def test_the_port_is_free_for_tensorflow_at_once(tasks, pool):
     for each in [pool.submit(meet, each, LONG_S, ignore) for each in tasks.values()]:
         each.result(timeout=10)
     for each in tasks.values():
-        with closing(reserve(port_of(each))), socket.create_server(("", port_of(each)), reuse_port=True):
+        with closing(reserve(port_of(each))), serve_reserved(port_of(each)):
             pass
 
 

@@ -65,7 +65,7 @@ def test_a_launcher_without_a_socket_gets_a_signal(process, tmp_path):
 def test_no_launcher_is_named_by_a_pid_that_is_none(changes, tmp_path, monkeypatch):
     run_dir = RunDir(tmp_path)
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("signalled"))
-    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: pytest.fail("signalled"))
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: pytest.fail("signalled"), raising=False)
     _save(run_dir, **changes)
     assert read_launcher(run_dir) is None
     request_stop(run_dir)
@@ -75,7 +75,8 @@ def test_no_launcher_is_named_by_a_pid_that_is_none(changes, tmp_path, monkeypat
 @pytest.mark.skipif(os.geteuid() != 0, reason="process 1 is root's")
 def test_a_launcher_that_is_the_first_process_of_its_container_is_stopped(tmp_path, monkeypatch):
     signals = []
-    monkeypatch.setattr(signal, "pidfd_send_signal", lambda _, number: signals.append(number))
+    for module, name in ((signal, "pidfd_send_signal"), (os, "kill")):  # os.kill where Python lacks the first
+        monkeypatch.setattr(module, name, lambda _, number: signals.append(number), raising=False)
     run_dir = RunDir(tmp_path)
     save_json(run_dir.launcher, _launcher_of(1).to_json())
     request_stop(run_dir)
@@ -104,7 +105,8 @@ def test_a_run_of_another_user_is_their_business(tmp_path, monkeypatch):
 
     run_dir = RunDir(tmp_path)
     save_json(run_dir.launcher, this_launcher().to_json())
-    monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+    for module, name in ((signal, "pidfd_send_signal"), (os, "kill")):
+        monkeypatch.setattr(module, name, refuse, raising=False)
     with pytest.raises(TfdistError, match="not your run; ask its owner to stop it") as error:
         request_stop(run_dir)
     assert "sudo" not in str(error.value)
