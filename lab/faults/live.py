@@ -125,19 +125,43 @@ class Live:
         return self.process.returncode
 
     def pid(self, task: str) -> int:
-        """The process of a task's last attempt."""
-        return int([seen for seen in self.seen if seen.kind == "Started" and seen.task == task][-1].values["pid"])
+        """The process of a task's last attempt.
+
+        Raises:
+            TooLateError: it has not started.
+        """
+        for seen in reversed(self.seen):
+            if seen.kind == "Started" and seen.task == task:
+                return int(seen.values["pid"])
+        raise TooLateError(f"{task} has not started")
 
     def agent(self, task: str) -> int:
         """The process that started this task."""
         return int(Path(f"/proc/{self.pid(task)}/stat").read_text().rpartition(")")[2].split()[1])
 
-    def templates(self) -> list[int]:
-        """The processes from which tasks are forked."""
-        with suppress(psutil.Error):  # one that ends meanwhile
-            children = psutil.Process(self.process.pid).children()
-            return [child.pid for child in children if TEMPLATE in child.cmdline()]
-        return []
+    def template(self, timeout_s: float) -> int:
+        """The process from which tasks are forked, as soon as there is one.
+
+        Raises:
+            TooLateError: there is none in time, or the launcher has ended.
+        """
+        found: list[int] = []
+
+        def is_found(live: "Live") -> bool:
+            found.extend(live._templates())
+            return bool(found)
+
+        self.wait(is_found, timeout_s, "a template")
+        return found[0]
+
+    def _templates(self) -> list[int]:
+        found = []
+        with suppress(psutil.NoSuchProcess):  # the launcher has ended
+            for child in psutil.Process(self.process.pid).children():
+                with suppress(psutil.Error):  # a child of another kind, that ends meanwhile
+                    if TEMPLATE in child.cmdline():
+                        found.append(child.pid)
+        return found
 
     def first(self, event: str, attempt: int = 0) -> Seen | None:
         """The first event of this name in an attempt, of any task."""

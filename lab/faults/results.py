@@ -13,9 +13,6 @@ from lab.faults.measure import FaultResult, deviations, named_right
 from lab.faults.scenario import Scenario
 
 FOLDER = Path(__file__).parents[2] / "bench_results" / "faults"
-TABLE = FOLDER / "faults.csv"
-UNFINISHED = FOLDER / "unfinished.csv"
-"""The rows of a run that was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,8 @@ class Row:
     """The whole scenario, with the wait for what it may leave behind."""
     measured: str
     """UTC."""
+    commit: str
+    """As `page.this_commit`."""
 
     @property
     def ratio(self) -> float | None:
@@ -61,7 +60,7 @@ def without_paths(sentence: str) -> str:
     return re.sub(scenario, "", sentence.replace(f"{FOLDER.parents[1]}/", ""))
 
 
-def row_of(scenario: Scenario, measured: FaultResult, took_s: float) -> Row:
+def row_of(scenario: Scenario, measured: FaultResult, took_s: float, commit: str) -> Row:
     """The row of a scenario."""
     wrong = deviations(scenario, measured)
     return Row(
@@ -89,6 +88,7 @@ def row_of(scenario: Scenario, measured: FaultResult, took_s: float) -> Row:
         orphans=len(measured.orphans),
         took_s=round(took_s, 1),
         measured=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M"),
+        commit=commit,
     )
 
 
@@ -98,7 +98,7 @@ def _rounded(value: float | None) -> float | None:
 
 def save(rows: Sequence[Row], path: Path) -> None:
     """Write the rows."""
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
     with draft.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
