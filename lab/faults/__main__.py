@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab.faults.page import page, this_commit
-from lab.faults.results import FOLDER, Row, load, row_of, save
+from lab.faults.results import FOLDER, ROOT, Row, load, row_of, save
 from lab.faults.run import run
 from lab.faults.scenario import Scenario
 from lab.faults.table import SCENARIOS
@@ -19,7 +19,6 @@ from tests.integration.namespaces import Network, missing, network
 HOSTS = 3
 GUESS_S = 15.0
 """Assumed duration of a scenario that has never been measured here."""
-ROOT = Path(__file__).parents[2]
 
 
 def main() -> int:

@@ -12,7 +12,8 @@ from typing import Any, get_args
 from lab.faults.measure import FaultResult, deviations, named_right
 from lab.faults.scenario import Scenario
 
-FOLDER = Path(__file__).parents[2] / "bench_results" / "faults"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "bench_results" / "faults"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Row:
 def without_paths(sentence: str) -> str:
     """The sentence without the folders of the checkout and of the scenario."""
     scenario = rf"{re.escape(tempfile.gettempdir())}/tfdist-faults-\w+/\d+/"
-    return re.sub(scenario, "", sentence.replace(f"{FOLDER.parents[1]}/", ""))
+    return re.sub(scenario, "", sentence.replace(f"{ROOT}/", ""))
 
 
 def row_of(scenario: Scenario, measured: FaultResult, took_s: float, commit: str) -> Row:

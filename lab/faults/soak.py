@@ -25,7 +25,8 @@ import psutil
 from lab.faults.jobs import TINY, environment
 from lab.faults.leftovers import left_over
 from lab.faults.live import Live, TooLateError, launched
-from lab.faults.results import FOLDER
+from lab.faults.page import this_commit
+from lab.faults.results import FOLDER, ROOT
 from lab.faults.sandbox import Sandbox, sandbox
 from lab.faults.soak_page import Part, Soaked, problems, save_samples, text
 
@@ -138,14 +139,16 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    commit = this_commit(ROOT)
     folder = Path(tempfile.mkdtemp(prefix="tfdist-soak-"))
     with ThreadPoolExecutor() as pool:
         results = list(pool.map(lambda part: soak(part, options.minutes, folder / part.name, options.seed), PARTS))
     accuracies = undisturbed(results[-1].steps, folder / "undisturbed")
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "soak.md").write_text(text(results, accuracies, options.minutes))
+    page = text(results, accuracies, options.minutes, commit)
+    (FOLDER / "soak.md").write_text(page)
     save_samples(results, FOLDER / "soak.csv")
-    print(text(results, accuracies, options.minutes))
+    print(page)
     failed = any(problems(each, accuracies) for each in results)
     if failed:
         print(f"kept: {folder}")

@@ -71,13 +71,13 @@ def _within(accuracy: float | None, accuracies: Sequence[float]) -> bool:
     return accuracy is not None and accuracy >= statistics.mean(accuracies) - spread
 
 
-def text(results: Sequence[Soaked], accuracies: Sequence[float], minutes: float) -> str:
+def text(results: Sequence[Soaked], accuracies: Sequence[float], minutes: float, commit: str) -> str:
     """The page in Markdown."""
     lines = [
         "# Soak",
         "",
-        f"`make soak MINUTES={minutes:g}`, {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC: two trainings at the same time on "
-        f"{len(os.sched_getaffinity(0))} cores, the model `tiny` on `digits`.",
+        f"`make soak MINUTES={minutes:g}`, {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC, {commit}: two trainings at the same time "
+        f"on {len(os.sched_getaffinity(0))} cores, the model `tiny` on `digits`.",
         "A random worker of parameter-server is killed every 60 s, one of multiworker every 180 s. Memory is private memory,",
         f"its range is that after the first {SETTLED:.0%} of the time; [soak.csv](soak.csv) has all samples.",
         "",
