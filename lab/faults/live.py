@@ -139,22 +139,8 @@ class Live:
         """The process that started this task."""
         return int(Path(f"/proc/{self.pid(task)}/stat").read_text().rpartition(")")[2].split()[1])
 
-    def template(self, timeout_s: float) -> int:
-        """The process from which tasks are forked, as soon as there is one.
-
-        Raises:
-            TooLateError: there is none in time, or the launcher has ended.
-        """
-        found: list[int] = []
-
-        def is_found(live: "Live") -> bool:
-            found.extend(live._templates())
-            return bool(found)
-
-        self.wait(is_found, timeout_s, "a template")
-        return found[0]
-
-    def _templates(self) -> list[int]:
+    def templates(self) -> list[int]:
+        """The processes from which tasks are forked."""
         found = []
         with suppress(psutil.NoSuchProcess):  # the launcher has ended
             for child in psutil.Process(self.process.pid).children():
@@ -162,6 +148,16 @@ class Live:
                     if TEMPLATE in child.cmdline():
                         found.append(child.pid)
         return found
+
+    def template(self) -> int:
+        """The process from which tasks are forked.
+
+        Raises:
+            TooLateError: there is none.
+        """
+        for pid in self.templates():
+            return pid
+        raise TooLateError("no template runs: it was late or has failed, and tasks are executed without it")
 
     def first(self, event: str, attempt: int = 0) -> Seen | None:
         """The first event of this name in an attempt, of any task."""

@@ -64,7 +64,7 @@ def cause(scenario: Scenario, live: Live) -> None:
     if obeys(scenario):
         live.wait(_has_obeyed, START_S, f"{task} {scenario.moment.value}")
     elif scenario.moment is Moment.IMPORT:
-        live.template(START_S)
+        live.wait(lambda live: bool(live.templates()), START_S, "a template")
     elif scenario.moment is Moment.START:
         live.wait(lambda live: _has_started(live, task), START_S, f"an event of {task}")
     elif scenario.moment is Moment.MIDDLE:
