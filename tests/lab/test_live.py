@@ -9,8 +9,8 @@ from lab.faults.live import TEMPLATE, Live, TooLateError
 from lab.faults.sandbox import sandbox
 
 LAUNCHER = """
-import subprocess, sys
-subprocess.Popen(["true"])  # never reaped
+import os, subprocess, sys
+os.waitid(os.P_PID, os.posix_spawn("/bin/true", ["true"], {}), os.WEXITED | os.WNOWAIT)  # never reaped
 print("started", flush=True)
 if sys.stdin.readline():
     subprocess.run([sys.executable, "-c", "print('started', flush=True); input()", sys.argv[1]])
