@@ -44,7 +44,8 @@ def _killed(
     restarts: int = 1,
     options: tuple[str, ...] = (),
 ) -> Scenario:
-    says = f"{task} was killed by SIGKILL (not by tfdist)"
+    where = f" on {job.hosts[-1]}" if job.hosts else ""
+    says = f"{task} was killed by SIGKILL{where} (not by tfdist)"
     return _restarted(fault, job, task, says, tasks, moment, options, steps, restarts)
 
 
