@@ -78,9 +78,10 @@ def _kill_again_and_again(soaked: Soaked, live: Live, minutes: float, chance: ra
     while live.process.poll() is None:
         now = time.monotonic()
         live.update()
-        if now >= sample_at:
-            soaked.memory += _memory(live, now - start)
-            sample_at += SAMPLE_S
+        if now >= sample_at and _runs(live):
+            with suppress(psutil.Error):  # one that has just ended
+                soaked.memory += _memory(live, soaked.part.victims[0], now - start)
+            sample_at = now + SAMPLE_S
         if kill_at <= now < start + minutes * 60 and _runs(live):
             with suppress(ProcessLookupError):
                 os.kill(live.pid(chance.choice(soaked.part.victims)), signal.SIGKILL)
@@ -97,19 +98,15 @@ def _runs(live: Live) -> bool:
     return last is not None and last.kind != "Started"
 
 
-def _memory(live: Live, at: float) -> list[tuple[float, str, float]]:
-    samples = []
-    with suppress(psutil.Error):
-        launcher = psutil.Process(live.process.pid)
-        for name, process in (("launcher", launcher), *(("agent", each) for each in _agents(launcher))):
-            samples.append((at, name, process.memory_full_info().uss / 1e6))
+def _memory(live: Live, agent_of: str, at: float) -> list[tuple[float, str, float]]:
+    samples = [(at, "launcher", _private_mb(live.process.pid))]
+    with suppress(OSError):  # the task has just ended
+        samples.append((at, "agent", _private_mb(live.agent(agent_of))))
     return samples
 
 
-def _agents(launcher: psutil.Process) -> list[psutil.Process]:
-    """The agents of a launcher; each is the child of a process with the same command, which cleans up after it."""
-    parents = launcher.children()
-    return [child for parent in parents for child in parent.children() if child.cmdline() == parent.cmdline()]
+def _private_mb(pid: int) -> float:
+    return psutil.Process(pid).memory_full_info().uss / 1e6
 
 
 def _keep_results(soaked: Soaked, outcome: Mapping[str, Any]) -> None:
