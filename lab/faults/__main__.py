@@ -104,7 +104,7 @@ def _folder() -> Iterator[Path]:
         with suppress(OSError):
             folder.rmdir()
         if folder.exists():
-            print(f"the runs that were not as expected: {folder}")
+            print(f"kept: {folder}")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ def run(scenario: Scenario, folder: Path, net: Network | None) -> FaultResult:
                 code = live.process.poll()
             ended_at = time.monotonic()
         box.others.close()
+        (folder / "console.txt").write_text(live.text)
         orphans = left_over(box)
         kill_left(box)
         return measure(live, code, ended_at, tuple(orphans), error)
