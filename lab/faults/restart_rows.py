@@ -14,7 +14,7 @@ from lab.faults.scenario import ANY, ENDLESS, STEPS, Expected, Fault, Job, Momen
 from lab.faults.task_rows import CHIEF, FROZEN, KILLED, PATIENT, PREEMPTED, PS, STALL, STALL_S, W0, W1
 
 RESTARTS = 5
-LONG = 3000
+LONG = 1500
 """Steps of a job whose other tasks continue while one is restarted, or noticed to be frozen."""
 WORKERS, SERVERS = (W0, W1), (CHIEF, PS)
 

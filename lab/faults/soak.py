@@ -41,7 +41,7 @@ LATE = 2.0
 
 
 PARTS = (
-    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.4),
+    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.0),
     Part("multiworker", ("--strategy", "multiworker", "--set", "evaluate=true"), ("worker-0", "worker-1"), 180.0, 0.75),
 )
 
