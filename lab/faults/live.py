@@ -175,6 +175,14 @@ class Live:
         except (OSError, ValueError):
             return {}
 
+    def ranks(self) -> list[dict[str, Any]]:
+        """The figures of the built-in training's tasks; empty if it has none."""
+        folder = self.run_dir
+        try:
+            return list(json.loads((folder / "records.jsonl").read_text())["ranks"]) if folder else []
+        except FileNotFoundError:
+            return []
+
 
 @contextmanager
 def launched(box: Sandbox, arguments: list[str], read_output: bool = True, caller: str = "") -> Iterator[Live]:

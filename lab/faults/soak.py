@@ -14,11 +14,9 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -61,7 +59,7 @@ def soak(part: Part, minutes: float, folder: Path, seed: int) -> Soaked:
                 soaked.code = live.process.poll()
             soaked.minutes = (time.monotonic() - started_at) / 60
         soaked.left = tuple(left_over(box))
-        _keep_results(soaked, live.outcome())
+        _keep_results(soaked, live)
     return soaked
 
 
@@ -109,23 +107,23 @@ def _private_mb(pid: int) -> float:
     return psutil.Process(pid).memory_full_info().uss / 1e6
 
 
-def _keep_results(soaked: Soaked, outcome: Mapping[str, Any]) -> None:
-    soaked.restarts = max(0, len(outcome.get("attempts", ())) - 1)
-    records = list(outcome.get("records", {}).values())
-    if records:
-        soaked.updates, soaked.accuracy = records[0].get("updates_applied"), records[0].get("accuracy")
+def _keep_results(soaked: Soaked, live: Live) -> None:
+    soaked.restarts = max(0, len(live.outcome().get("attempts", ())) - 1)
+    ranks = live.ranks()
+    if ranks:
+        soaked.updates, soaked.accuracy = ranks[0]["updates_applied"], ranks[0]["accuracy"]
 
 
-def undisturbed(steps: int, folder: Path) -> list[float]:
+def undisturbed(steps: int, folder: Path, seeds: int = SEEDS) -> list[float]:
     """The accuracies of runs of the multiworker training with other seeds, at full speed."""
     accuracies = []
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         with sandbox(folder / str(seed), None, uuid.uuid4().hex) as box:
             options = [*TINY, *PARTS[1].options, "--workers", "2", "--steps", str(steps), "--set", f"seed={seed}"]
             with launched(box, options) as live:
                 live.end(3600)
             soaked = Soaked(PARTS[1], steps)
-            _keep_results(soaked, live.outcome())
+            _keep_results(soaked, live)
             accuracies.append(soaked.accuracy if soaked.accuracy is not None else float("nan"))
     return accuracies
 

@@ -1,6 +1,7 @@
 """What `soak.py` has measured, what of it must hold, and the page about it."""
 
 import csv
+import math
 import os
 import statistics
 from collections.abc import Sequence
@@ -57,7 +58,9 @@ def problems(soaked: Soaked, accuracies: Sequence[float]) -> list[str]:
     # a step is scheduled again when its worker dies, even if the worker had applied it just before
     if soaked.part.name == "parameter-server" and not 0 <= (soaked.updates or 0) - soaked.steps <= soaked.kills:
         found.append(f"{soaked.updates} of {soaked.steps} steps applied")
-    if soaked.part.name == "multiworker" and not _within(soaked.accuracy, accuracies):
+    if any(map(math.isnan, accuracies)):
+        found.append("an undisturbed run gave no accuracy")
+    elif soaked.part.name == "multiworker" and not _within(soaked.accuracy, accuracies):
         found.append(f"accuracy {soaked.accuracy}, undisturbed {', '.join(f'{each:.3f}' for each in accuracies)}")
     for process in ("launcher", "agent"):
         if not soaked.spread_mb(process) <= FLAT_MB:
