@@ -76,7 +76,8 @@ run with --copy, `function` is run by `tfdist.run`. Hosts are network namespaces
 - **next step**: from the detection to the first step of the next attempt; **x cold start** compares it with the time from the
   start of the first attempt's tasks to its first step.
 - **steps lost**: between the last step of the first attempt and the one that the next attempt continued from.
-- **left over**: processes, listening ports and temporary folders 15 s after the end, on all hosts."""
+- **left over**: processes, listening ports and temporary folders 15 s after the end, on all hosts; not counted is the lock file
+  of a few bytes that a killed launcher leaves of its claim on a checkpoint folder, until the next launch with that folder ends."""
 
 
 def _memory_gb() -> int:

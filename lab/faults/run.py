@@ -1,5 +1,6 @@
 """Runs one scenario: launch, wait for the moment, cause the fault, measure."""
 
+import signal
 import time
 import uuid
 from pathlib import Path
@@ -43,7 +44,7 @@ def run(scenario: Scenario, folder: Path, net: Network | None) -> FaultResult:
             ended_at = time.monotonic()
         box.others.close()
         (folder / "console.txt").write_text(live.text)
-        orphans = left_over(box)
+        orphans = left_over(box, code == -signal.SIGKILL)
         kill_left(box)
         return measure(live, code, ended_at, tuple(orphans), error)
 
