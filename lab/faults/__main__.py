@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab.faults.page import page, this_commit
-from lab.faults.results import FOLDER, TABLE, UNFINISHED, Row, load, row_of, save
+from lab.faults.results import FOLDER, ROOT, Row, load, row_of, save
 from lab.faults.run import run
 from lab.faults.scenario import Scenario
 from lab.faults.table import SCENARIOS
@@ -19,7 +19,6 @@ from tests.integration.namespaces import Network, missing, network
 HOSTS = 3
 GUESS_S = 15.0
 """Assumed duration of a scenario that has never been measured here."""
-ROOT = Path(__file__).parents[2]
 
 
 def main() -> int:
@@ -34,36 +33,47 @@ def main() -> int:
     reason = missing() or ("" if shutil.which("cc") else "not installed: cc")
     if reason:
         sys.exit(f"the scenarios need hosts in network namespaces, and a C compiler: {reason}")
-    rows = _measure(chosen, TABLE if options.names else UNFINISHED, options.keep)
+    table = options.out / "faults.csv"
+    unfinished = options.out / "unfinished.csv"
+    rows = _measure(chosen, table, table if options.names else unfinished, options.keep)
     if not options.names:
-        UNFINISHED.replace(TABLE)
-    (FOLDER / "README.md").write_text(page(load(TABLE), SCENARIOS, this_commit(ROOT)))
-    print(f"written: {FOLDER}")
+        unfinished.replace(table)
+    (options.out / "README.md").write_text(page(load(table), SCENARIOS))
+    print(f"written: {options.out}")
     return int(any(not row.as_expected for row in rows))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description="Measure what happens after each fault.")
     parser.add_argument("names", nargs="*", help="run only scenarios whose name contains one of these")
+    parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="default: bench_results/faults")
     parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all runs, not only of unexpected ones")
     return parser.parse_args()
 
 
-def _measure(chosen: Sequence[Scenario], path: Path, keep: bool) -> list[Row]:
-    """Measure scenarios, and save the rows after each. Those that an interrupted run has measured are not repeated."""
+def _measure(chosen: Sequence[Scenario], table: Path, path: Path, keep: bool) -> list[Row]:
+    """Measure scenarios, and save the rows after each. Those that an interrupted run has measured are not repeated.
+
+    Args:
+        chosen: the scenarios.
+        table: the rows of the last complete run; they say how long each may take.
+        path: where rows are saved: `table` or, for a complete run, a file of its own until all are measured.
+        keep: keep the folders of all runs.
+    """
+    commit = this_commit(ROOT)
     rows = {row.scenario: row for row in load(path)}
-    left = [each for each in chosen if path == TABLE or each.name not in rows]
+    left = [each for each in chosen if path == table or each.name not in rows]
     if len(left) < len(chosen):
         print(
             f"{len(chosen) - len(left)} of {len(chosen)} were measured before an interruption; delete {path} to repeat"
         )
-    took = {row.scenario: row.took_s for row in (*load(TABLE), *rows.values())}
+    took = {row.scenario: row.took_s for row in (*load(table), *rows.values())}
     with _folder() as folder, network(folder / "net", HOSTS) as net:
         for number, scenario in enumerate(left):
             minutes = sum(took.get(each.name, GUESS_S) for each in left[number:]) / 60
             print(f"[{number + 1}/{len(left)}, {minutes:.0f} min left] {scenario.name} ... ", end="", flush=True)
-            row = _run_one(scenario, folder / str(number), net, keep)
+            row = _run_one(scenario, folder / str(number), net, keep, commit)
             rows[scenario.name] = row
             save([rows[each.name] for each in SCENARIOS if each.name in rows], path)
             print(
@@ -73,10 +83,10 @@ def _measure(chosen: Sequence[Scenario], path: Path, keep: bool) -> list[Row]:
     return [rows[each.name] for each in chosen]
 
 
-def _run_one(scenario: Scenario, folder: Path, net: Network, keep: bool) -> Row:
+def _run_one(scenario: Scenario, folder: Path, net: Network, keep: bool, commit: str) -> Row:
     started_at = time.monotonic()
     measured = run(scenario, folder, net)
-    row = row_of(scenario, measured, time.monotonic() - started_at)
+    row = row_of(scenario, measured, time.monotonic() - started_at, commit)
     if row.as_expected and not keep:
         shutil.rmtree(folder, ignore_errors=True)
     return row
@@ -94,7 +104,7 @@ def _folder() -> Iterator[Path]:
         with suppress(OSError):
             folder.rmdir()
         if folder.exists():
-            print(f"the runs that were not as expected: {folder}")
+            print(f"kept: {folder}")
 
 
 if __name__ == "__main__":

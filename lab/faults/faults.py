@@ -27,7 +27,7 @@ _kill = _send(signal.SIGKILL)
 
 
 def _send_template(number: signal.Signals) -> Callable[[Live, Scenario], None]:
-    return lambda live, _: os.kill(live.templates()[0], number)
+    return lambda live, _: os.kill(live.template(), number)
 
 
 _kill_template = _send_template(signal.SIGKILL)

@@ -32,9 +32,9 @@ OWN_PLAIN = Job("own-program-plain", _WORKERS, program=(sys.executable, str(PROG
 MULTIWORKER_HOSTS = Job("multiworker-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2"))
 MULTIWORKER_3_HOSTS = Job("multiworker-3-hosts", ("--strategy", "multiworker", *TINY), hosts=("h1", "h2", "h3"))
 PARAMETER_SERVER_HOSTS = Job(
-    "parameter-server-hosts", ("--strategy", "parameter-server", "--ps", "1", *TINY), hosts=("h1:3", "h2")
+    "parameter-server-hosts", ("--strategy", "parameter-server", "--ps", "1", *TINY), hosts=("h1", "h2")
 )
-"""Chief, ps and a worker on h1, the other worker on h2."""
+"""Chief, ps and worker-0 on h1, worker-1 on h2."""
 PLAIN_HOSTS = Job("plain-hosts", ("--strategy", "multiworker"), hosts=("h1", "h2"), program=_STEPS)
 COPIED_HOSTS = replace(
     COPIED, name="copied-hosts", options=("--strategy", "multiworker", *COPIED.options[-2:]), hosts=("h1", "h2")

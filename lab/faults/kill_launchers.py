@@ -19,7 +19,8 @@ from pathlib import Path
 from statistics import median
 
 from lab.faults.leftovers import kill_left, left_over
-from lab.faults.results import FOLDER
+from lab.faults.page import this_commit
+from lab.faults.results import FOLDER, ROOT
 from lab.faults.sandbox import Sandbox, sandbox
 from tests.integration.namespaces import Network, missing, network
 
@@ -85,7 +86,7 @@ def kill_many(count: int, net: Network | None, seed: int = 0) -> list[Killed]:
     return results
 
 
-def text(results: Sequence[Killed], namespaces: bool) -> str:
+def text(results: Sequence[Killed], namespaces: bool, commit: str) -> str:
     """The result in Markdown."""
     killed = [result for result in results if result.code == -signal.SIGKILL]
     dirty = [result for result in results if result.left]
@@ -95,7 +96,7 @@ def text(results: Sequence[Killed], namespaces: bool) -> str:
         "",
         f"{len(results)} launches of 2 no-op tasks {where}, each launcher killed by SIGKILL after 0 to "
         f"{max(result.after_s for result in results):.2f} s, chosen at random;",
-        f"{len(killed)} were killed before they had ended. {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC.",
+        f"{len(killed)} were killed before they had ended. {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC, {commit}.",
         "",
         f"- left a process, a port or a temporary folder after 15 s: **{len(dirty)}**",
         f"- seconds until nothing was left: median {median(result.clean_s for result in results):.2f}, "
@@ -111,6 +112,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    commit = this_commit(ROOT)
     if missing():
         results = kill_many(options.count, None, options.seed)
         namespaces = False
@@ -119,8 +121,9 @@ def main() -> int:
             results = kill_many(options.count, net, options.seed)
             namespaces = True
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "killed_launchers.md").write_text(text(results, namespaces))
-    print(text(results, namespaces))
+    page = text(results, namespaces, commit)
+    (FOLDER / "killed_launchers.md").write_text(page)
+    print(page)
     return int(any(result.left for result in results))
 
 

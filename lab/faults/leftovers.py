@@ -16,12 +16,18 @@ from tfdist.launch.agent_program.system import listening_ports
 
 POLL_S = 0.1
 SSH_PORT = 22
+CLAIM = re.compile(r"tfdist-\d+-[0-9a-f]{32}\.lock")
+"""A launcher's claim on its checkpoint folder (`launch/runs/claim.py`). A killed one leaves this file of a few bytes, which
+the next launch with that folder takes over and removes."""
 
 
-def left_over(box: Sandbox) -> list[str]:
-    """What still exists CLEAN_S seconds after this call; returns earlier if nothing does."""
+def left_over(box: Sandbox, launcher_killed: bool = False) -> list[str]:
+    """What still exists CLEAN_S seconds after this call; returns earlier if nothing does.
+
+    A launcher that was killed may leave its claim on a checkpoint folder.
+    """
     deadline = time.monotonic() + CLEAN_S
-    while (found := _found(box)) and time.monotonic() < deadline:
+    while (found := _found(box, launcher_killed)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return found
 
@@ -36,14 +42,15 @@ def kill_left(box: Sandbox) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _found(box: Sandbox) -> list[str]:
+def _found(box: Sandbox, launcher_killed: bool) -> list[str]:
     if box.net is None:
         processes = _marked(box.mark)
         ports = [f"port {port}" for port in sorted(_own_ports(box) & listening_ports())]
     else:
         processes = list(dict.fromkeys((*_marked(box.mark), *box.net.processes())))
         ports = [port for name in _namespaces(box) for port in _listening_in(name)]
-    folders = [f"folder {path.name}" for path in box.temporary.iterdir()]
+    temporary = [path.name for path in box.temporary.iterdir()]
+    folders = [f"folder {name}" for name in temporary if not (launcher_killed and CLAIM.fullmatch(name))]
     return [*processes, *ports, *folders]
 
 

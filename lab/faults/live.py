@@ -125,8 +125,15 @@ class Live:
         return self.process.returncode
 
     def pid(self, task: str) -> int:
-        """The process of a task's last attempt."""
-        return int([seen for seen in self.seen if seen.kind == "Started" and seen.task == task][-1].values["pid"])
+        """The process of a task's last attempt.
+
+        Raises:
+            TooLateError: it has not started.
+        """
+        for seen in reversed(self.seen):
+            if seen.kind == "Started" and seen.task == task:
+                return int(seen.values["pid"])
+        raise TooLateError(f"{task} has not started")
 
     def agent(self, task: str) -> int:
         """The process that started this task."""
@@ -134,10 +141,23 @@ class Live:
 
     def templates(self) -> list[int]:
         """The processes from which tasks are forked."""
-        with suppress(psutil.Error):  # one that ends meanwhile
-            children = psutil.Process(self.process.pid).children()
-            return [child.pid for child in children if TEMPLATE in child.cmdline()]
-        return []
+        found = []
+        with suppress(psutil.NoSuchProcess):  # the launcher has ended
+            for child in psutil.Process(self.process.pid).children():
+                with suppress(psutil.Error):  # a child of another kind, that ends meanwhile
+                    if TEMPLATE in child.cmdline():
+                        found.append(child.pid)
+        return found
+
+    def template(self) -> int:
+        """The process from which tasks are forked.
+
+        Raises:
+            TooLateError: there is none.
+        """
+        for pid in self.templates():
+            return pid
+        raise TooLateError("no template runs: it was late or has failed, and tasks are executed without it")
 
     def first(self, event: str, attempt: int = 0) -> Seen | None:
         """The first event of this name in an attempt, of any task."""
@@ -154,6 +174,14 @@ class Live:
             return dict(json.loads((folder / "outcome.json").read_text())) if folder else {}
         except (OSError, ValueError):
             return {}
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """The figures of the built-in training's tasks; empty if it has none."""
+        folder = self.run_dir
+        try:
+            return list(json.loads((folder / "records.jsonl").read_text())["ranks"]) if folder else []
+        except FileNotFoundError:
+            return []
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 import os
 import platform
-import subprocess
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from lab.faults.results import Row
 from lab.faults.scenario import Fault, Scenario
+from tfdist.launch.git import git
 
 COLUMNS = {
     "job": "",
@@ -46,24 +46,23 @@ and when a link is down for 5 s. Nobody is to blame then, and whichever task fai
 the job. These scenarios count as expected if the job ends with code 0, with or without a restart."""
 
 
-def page(rows: Sequence[Row], scenarios: Iterable[Scenario], commit: str) -> str:
+def page(rows: Sequence[Row], scenarios: Iterable[Scenario]) -> str:
     """The page in Markdown."""
     faults = {scenario.fault.name: scenario.fault for scenario in scenarios}
     groups = [(fault, [row for row in rows if row.fault == name]) for name, fault in faults.items()]
     sections = [_section(fault, of_fault) for fault, of_fault in groups if of_fault]
     return (
-        "\n\n".join(
-            [_head(rows, commit), _summary(rows), *sections, TENSORFLOW, f"## Not reproducible here\n\n{NOT_HERE}"]
-        )
+        "\n\n".join([_head(rows), _summary(rows), *sections, TENSORFLOW, f"## Not reproducible here\n\n{NOT_HERE}"])
         + "\n"
     )
 
 
-def _head(rows: Sequence[Row], commit: str) -> str:
+def _head(rows: Sequence[Row]) -> str:
+    commits = " and ".join(dict.fromkeys(row.commit for row in rows))
     return f"""# What happens when
 
 Written by `make faults`: {len(rows)} scenarios, each a real `tfdist launch` that meets a fault. Measured on
-{max(row.measured for row in rows)} UTC at {commit}; {len(os.sched_getaffinity(0))} cores, {_memory_gb()} GB, Linux {platform.release()}, Python
+{max(row.measured for row in rows)} UTC at {commits}; {len(os.sched_getaffinity(0))} cores, {_memory_gb()} GB, Linux {platform.release()}, Python
 {platform.python_version()}, TensorFlow {version("tensorflow")}; {sum(row.took_s for row in rows) / 60:.0f} minutes in all.
 [faults.csv](faults.csv) has all figures and the sentence that each run printed.
 
@@ -77,7 +76,8 @@ run with --copy, `function` is run by `tfdist.run`. Hosts are network namespaces
 - **next step**: from the detection to the first step of the next attempt; **x cold start** compares it with the time from the
   start of the first attempt's tasks to its first step.
 - **steps lost**: between the last step of the first attempt and the one that the next attempt continued from.
-- **left over**: processes, listening ports and temporary folders 15 s after the end, on all hosts."""
+- **left over**: processes, listening ports and temporary folders 15 s after the end, on all hosts; not counted is the lock file
+  of a few bytes that a killed launcher leaves of its claim on a checkpoint folder, until the next launch with that folder ends."""
 
 
 def _memory_gb() -> int:
@@ -134,6 +134,9 @@ def _cell(value: float | None) -> str:
 
 
 def this_commit(root: Path) -> str:
-    """The commit of the code that was measured, with a mark if files are changed."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, text=True)
-    return f"commit {done.stdout.strip()}" if done.returncode == 0 else f"version {version('tfdist')}"
+    """The commit of the code that was measured, with `-dirty` if files are changed, results of measuring aside."""
+    commit = git("describe", "--always", folder=root)
+    if commit.returncode != 0:
+        return f"version {version('tfdist')}"
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench_results", folder=root).stdout
+    return f"commit {commit.stdout.strip()}{'-dirty' if changed else ''}"

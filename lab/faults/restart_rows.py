@@ -11,10 +11,10 @@ from lab.faults.jobs import (
     PARAMETER_SERVER_HOSTS,
 )
 from lab.faults.scenario import ANY, ENDLESS, STEPS, Expected, Fault, Job, Moment, Scenario
-from lab.faults.task_rows import CHIEF, FROZEN, KILLED, PREEMPTED, PS, STALL, STALL_S, W0, W1
+from lab.faults.task_rows import CHIEF, FROZEN, KILLED, PATIENT, PREEMPTED, PS, STALL, STALL_S, W0, W1
 
 RESTARTS = 5
-LONG = 3000
+LONG = 1500
 """Steps of a job whose other tasks continue while one is restarted, or noticed to be frozen."""
 WORKERS, SERVERS = (W0, W1), (CHIEF, PS)
 
@@ -42,9 +42,11 @@ def _killed(
     fault: Fault = f.SIGKILL,
     steps: int = STEPS,
     restarts: int = 1,
+    options: tuple[str, ...] = (),
 ) -> Scenario:
-    says = f"{task} was killed by SIGKILL (not by tfdist)"
-    return _restarted(fault, job, task, says, tasks, moment, steps=steps, restarts=restarts)
+    where = f" on {job.hosts[-1]}" if job.hosts else ""
+    says = f"{task} was killed by SIGKILL{where} (not by tfdist)"
+    return _restarted(fault, job, task, says, tasks, moment, options, steps, restarts)
 
 
 RESTART_ROWS: tuple[Scenario, ...] = (
@@ -63,7 +65,7 @@ RESTART_ROWS: tuple[Scenario, ...] = (
     _killed(COPIED, W1, WORKERS),
     _killed(FUNCTION, W1, WORKERS),
     _killed(MULTIWORKER, W1, WORKERS, fault=f.SIGKILL_EXECUTED),
-    _killed(MULTIWORKER, W1, WORKERS, fault=f.TEMPLATE_THEN_TASK),
+    _killed(MULTIWORKER, W1, WORKERS, fault=f.TEMPLATE_THEN_TASK, options=PATIENT),
     _restarted(f.EXCEPTION, MULTIWORKER, W1, "ValueError: bad data", WORKERS),
     _restarted(f.EXIT_0, MULTIWORKER, W1, "worker-1 exited with code 0", WORKERS),
     _restarted(f.EXIT_0, PARAMETER_SERVER, PS, "ps-0 exited with code 0", SERVERS),

@@ -12,10 +12,8 @@ from typing import Any, get_args
 from lab.faults.measure import FaultResult, deviations, named_right
 from lab.faults.scenario import Scenario
 
-FOLDER = Path(__file__).parents[2] / "bench_results" / "faults"
-TABLE = FOLDER / "faults.csv"
-UNFINISHED = FOLDER / "unfinished.csv"
-"""The rows of a run that was interrupted."""
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "bench_results" / "faults"
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,8 @@ class Row:
     """The whole scenario, with the wait for what it may leave behind."""
     measured: str
     """UTC."""
+    commit: str
+    """As `page.this_commit`."""
 
     @property
     def ratio(self) -> float | None:
@@ -58,10 +58,10 @@ class Row:
 def without_paths(sentence: str) -> str:
     """The sentence without the folders of the checkout and of the scenario."""
     scenario = rf"{re.escape(tempfile.gettempdir())}/tfdist-faults-\w+/\d+/"
-    return re.sub(scenario, "", sentence.replace(f"{FOLDER.parents[1]}/", ""))
+    return re.sub(scenario, "", sentence.replace(f"{ROOT}/", ""))
 
 
-def row_of(scenario: Scenario, measured: FaultResult, took_s: float) -> Row:
+def row_of(scenario: Scenario, measured: FaultResult, took_s: float, commit: str) -> Row:
     """The row of a scenario."""
     wrong = deviations(scenario, measured)
     return Row(
@@ -89,6 +89,7 @@ def row_of(scenario: Scenario, measured: FaultResult, took_s: float) -> Row:
         orphans=len(measured.orphans),
         took_s=round(took_s, 1),
         measured=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M"),
+        commit=commit,
     )
 
 
@@ -98,7 +99,7 @@ def _rounded(value: float | None) -> float | None:
 
 def save(rows: Sequence[Row], path: Path) -> None:
     """Write the rows."""
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
     with draft.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")

@@ -1,5 +1,6 @@
 """Runs one scenario: launch, wait for the moment, cause the fault, measure."""
 
+import signal
 import time
 import uuid
 from pathlib import Path
@@ -42,7 +43,8 @@ def run(scenario: Scenario, folder: Path, net: Network | None) -> FaultResult:
                 code = live.process.poll()
             ended_at = time.monotonic()
         box.others.close()
-        orphans = left_over(box)
+        (folder / "console.txt").write_text(live.text)
+        orphans = left_over(box, code == -signal.SIGKILL)
         kill_left(box)
         return measure(live, code, ended_at, tuple(orphans), error)
 

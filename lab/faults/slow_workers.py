@@ -23,7 +23,8 @@ import pandas as pd
 from rich.console import Console
 
 from lab.cpu_share import limited
-from lab.faults.results import FOLDER
+from lab.faults.page import this_commit
+from lab.faults.results import FOLDER, ROOT
 from lab.faults.sandbox import PROGRAMS
 from tfdist.jobs.plan import plan
 from tfdist.jobs.request import Request
@@ -148,8 +149,8 @@ def lines_of(case: Case, seconds: float) -> tuple[list[tuple[float, str]], float
     return [(at, text) for at, text in lines if "holds the others up" in text or "is last in" in text], most
 
 
-def main() -> None:
-    """Measure the cases, and keep the results."""
+def main() -> int:
+    """Measure the cases, and keep the results; 1 if anything was not as expected."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "cases",
@@ -161,6 +162,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of training")
     options = parser.parse_args()
     console = Console()
+    commit = this_commit(ROOT)
+    wrong = 0
     for name in options.cases:
         case = CASES[name]
         lines, most = lines_of(case, options.seconds)
@@ -177,6 +180,7 @@ def main() -> None:
             "most_waits": round(most, 3),
             "right": right,
             "first_line": lines[0][1] if lines else "",
+            "commit": commit,
         }
         table = pd.concat([pd.read_csv(OUT) if OUT.exists() else pd.DataFrame(), pd.DataFrame([row])])
         table.to_csv(OUT, index=False, lineterminator="\n")
@@ -184,7 +188,9 @@ def main() -> None:
             f"{name}: {'right' if right else 'WRONG'}; {lines}; a worker waited for up to {most:.1%} of its time",
             soft_wrap=True,
         )
+        wrong += not right
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

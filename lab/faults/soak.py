@@ -14,18 +14,17 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from lab.faults.jobs import TINY, environment
 from lab.faults.leftovers import left_over
 from lab.faults.live import Live, TooLateError, launched
-from lab.faults.results import FOLDER
+from lab.faults.page import this_commit
+from lab.faults.results import FOLDER, ROOT
 from lab.faults.sandbox import Sandbox, sandbox
 from lab.faults.soak_page import Part, Soaked, problems, save_samples, text
 
@@ -40,7 +39,7 @@ LATE = 2.0
 
 
 PARTS = (
-    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.4),
+    Part("parameter-server", ("--strategy", "parameter-server", "--ps", "1"), ("worker-0", "worker-1"), 60.0, 1.0),
     Part("multiworker", ("--strategy", "multiworker", "--set", "evaluate=true"), ("worker-0", "worker-1"), 180.0, 0.75),
 )
 
@@ -60,7 +59,7 @@ def soak(part: Part, minutes: float, folder: Path, seed: int) -> Soaked:
                 soaked.code = live.process.poll()
             soaked.minutes = (time.monotonic() - started_at) / 60
         soaked.left = tuple(left_over(box))
-        _keep_results(soaked, live.outcome())
+        _keep_results(soaked, live)
     return soaked
 
 
@@ -77,9 +76,10 @@ def _kill_again_and_again(soaked: Soaked, live: Live, minutes: float, chance: ra
     while live.process.poll() is None:
         now = time.monotonic()
         live.update()
-        if now >= sample_at:
-            soaked.memory += _memory(live, now - start)
-            sample_at += SAMPLE_S
+        if now >= sample_at and _runs(live):
+            with suppress(psutil.Error):  # one that has just ended
+                soaked.memory += _memory(live, soaked.part.victims[0], now - start)
+            sample_at = now + SAMPLE_S
         if kill_at <= now < start + minutes * 60 and _runs(live):
             with suppress(ProcessLookupError):
                 os.kill(live.pid(chance.choice(soaked.part.victims)), signal.SIGKILL)
@@ -96,38 +96,34 @@ def _runs(live: Live) -> bool:
     return last is not None and last.kind != "Started"
 
 
-def _memory(live: Live, at: float) -> list[tuple[float, str, float]]:
-    samples = []
-    with suppress(psutil.Error):
-        launcher = psutil.Process(live.process.pid)
-        for name, process in (("launcher", launcher), *(("agent", each) for each in _agents(launcher))):
-            samples.append((at, name, process.memory_full_info().uss / 1e6))
+def _memory(live: Live, agent_of: str, at: float) -> list[tuple[float, str, float]]:
+    samples = [(at, "launcher", _private_mb(live.process.pid))]
+    with suppress(OSError):  # the task has just ended
+        samples.append((at, "agent", _private_mb(live.agent(agent_of))))
     return samples
 
 
-def _agents(launcher: psutil.Process) -> list[psutil.Process]:
-    """The agents of a launcher; each is the child of a process with the same command, which cleans up after it."""
-    parents = launcher.children()
-    return [child for parent in parents for child in parent.children() if child.cmdline() == parent.cmdline()]
+def _private_mb(pid: int) -> float:
+    return psutil.Process(pid).memory_full_info().uss / 1e6
 
 
-def _keep_results(soaked: Soaked, outcome: Mapping[str, Any]) -> None:
-    soaked.restarts = max(0, len(outcome.get("attempts", ())) - 1)
-    records = list(outcome.get("records", {}).values())
-    if records:
-        soaked.updates, soaked.accuracy = records[0].get("updates_applied"), records[0].get("accuracy")
+def _keep_results(soaked: Soaked, live: Live) -> None:
+    soaked.restarts = max(0, len(live.outcome().get("attempts", ())) - 1)
+    ranks = live.ranks()
+    if ranks:
+        soaked.updates, soaked.accuracy = ranks[0]["updates_applied"], ranks[0]["accuracy"]
 
 
-def undisturbed(steps: int, folder: Path) -> list[float]:
+def undisturbed(steps: int, folder: Path, seeds: int = SEEDS) -> list[float]:
     """The accuracies of runs of the multiworker training with other seeds, at full speed."""
     accuracies = []
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         with sandbox(folder / str(seed), None, uuid.uuid4().hex) as box:
             options = [*TINY, *PARTS[1].options, "--workers", "2", "--steps", str(steps), "--set", f"seed={seed}"]
             with launched(box, options) as live:
                 live.end(3600)
             soaked = Soaked(PARTS[1], steps)
-            _keep_results(soaked, live.outcome())
+            _keep_results(soaked, live)
             accuracies.append(soaked.accuracy if soaked.accuracy is not None else float("nan"))
     return accuracies
 
@@ -137,15 +133,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="default: bench_results/faults")
     options = parser.parse_args()
+    commit = this_commit(ROOT)
     folder = Path(tempfile.mkdtemp(prefix="tfdist-soak-"))
     with ThreadPoolExecutor() as pool:
         results = list(pool.map(lambda part: soak(part, options.minutes, folder / part.name, options.seed), PARTS))
     accuracies = undisturbed(results[-1].steps, folder / "undisturbed")
-    FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "soak.md").write_text(text(results, accuracies, options.minutes))
-    save_samples(results, FOLDER / "soak.csv")
-    print(text(results, accuracies, options.minutes))
+    options.out.mkdir(parents=True, exist_ok=True)
+    page = text(results, accuracies, options.minutes, commit)
+    (options.out / "soak.md").write_text(page)
+    save_samples(results, options.out / "soak.csv")
+    print(page)
     failed = any(problems(each, accuracies) for each in results)
     if failed:
         print(f"kept: {folder}")

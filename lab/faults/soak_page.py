@@ -1,6 +1,7 @@
 """What `soak.py` has measured, what of it must hold, and the page about it."""
 
 import csv
+import math
 import os
 import statistics
 from collections.abc import Sequence
@@ -57,7 +58,9 @@ def problems(soaked: Soaked, accuracies: Sequence[float]) -> list[str]:
     # a step is scheduled again when its worker dies, even if the worker had applied it just before
     if soaked.part.name == "parameter-server" and not 0 <= (soaked.updates or 0) - soaked.steps <= soaked.kills:
         found.append(f"{soaked.updates} of {soaked.steps} steps applied")
-    if soaked.part.name == "multiworker" and not _within(soaked.accuracy, accuracies):
+    if any(map(math.isnan, accuracies)):
+        found.append("an undisturbed run gave no accuracy")
+    elif soaked.part.name == "multiworker" and not _within(soaked.accuracy, accuracies):
         found.append(f"accuracy {soaked.accuracy}, undisturbed {', '.join(f'{each:.3f}' for each in accuracies)}")
     for process in ("launcher", "agent"):
         if not soaked.spread_mb(process) <= FLAT_MB:
@@ -71,13 +74,13 @@ def _within(accuracy: float | None, accuracies: Sequence[float]) -> bool:
     return accuracy is not None and accuracy >= statistics.mean(accuracies) - spread
 
 
-def text(results: Sequence[Soaked], accuracies: Sequence[float], minutes: float) -> str:
+def text(results: Sequence[Soaked], accuracies: Sequence[float], minutes: float, commit: str) -> str:
     """The page in Markdown."""
     lines = [
         "# Soak",
         "",
-        f"`make soak MINUTES={minutes:g}`, {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC: two trainings at the same time on "
-        f"{len(os.sched_getaffinity(0))} cores, the model `tiny` on `digits`.",
+        f"`make soak MINUTES={minutes:g}`, {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC, {commit}: two trainings at the same time "
+        f"on {len(os.sched_getaffinity(0))} cores, the model `tiny` on `digits`.",
         "A random worker of parameter-server is killed every 60 s, one of multiworker every 180 s. Memory is private memory,",
         f"its range is that after the first {SETTLED:.0%} of the time; [soak.csv](soak.csv) has all samples.",
         "",

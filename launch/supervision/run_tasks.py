@@ -98,8 +98,8 @@ def written_in_copies(fleet: Fleet) -> Iterator[str]:
     """A warning about what tasks have written in the copies of the folder, which are removed."""
     replies: dict[Host, Reply] = {}
     with suppress(TfdistError):  # one more signal
-        requests = {host: FindWritten() for host in fleet.hellos if host not in fleet.lost}
-        replies = fleet.ask(requests, "look for new files", WRITTEN_S)
+        left = [host for host in fleet.hellos if not (fleet.channels[host].lost or fleet.channels[host].silent)]
+        replies = fleet.ask({host: FindWritten() for host in left}, "look for new files", WRITTEN_S)
     found = {host: reply for host, reply in replies.items() if isinstance(reply, Written) and reply.count}
     if found:
         names = shortened(f"{name} on {host.name}" for host, reply in found.items() for name in reply.names)

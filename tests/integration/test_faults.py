@@ -18,7 +18,7 @@ SLOW = (
     "sigstop/multiworker/worker-1/middle",
     "sigkill/copied/worker-1/middle/restarts",
     "sigkill/function/worker-1/middle/restarts",
-    "template-killed/multiworker/import",
+    "template-killed/multiworker/middle",
 )
 KILLED_LAUNCHERS = 8
 

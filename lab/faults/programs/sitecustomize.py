@@ -67,8 +67,8 @@ def install() -> None:
 
     def emit(event: str, **values: Any) -> None:
         send(event, **values)
-        if os.getpid() != os.getsid(0) or event == "failed":  # a process that the task has forked
-            return
+        if "TFDIST_TASK" not in os.environ or os.getpid() != os.getsid(0) or event == "failed":
+            return  # a template; a process that the task has forked
         start_watch()
         if event == "step":
             time.sleep(PACE_S)

@@ -1,16 +1,18 @@
 """Jobs that lose a host: real agents behind scripts that stand in for ssh, and small programs."""
 
 import json
+import os
 import signal
 import sys
+import time
 from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.launch.agents.stand_ins import host
+from tests.launch.agents.stand_ins import host, wait_for_message
 from tests.launch.jobs import Messages
 from tfdist.launch.agents.connect import connect
-from tfdist.launch.agents.inbox import HostReady, Interrupted, Note, Restarting
+from tfdist.launch.agents.inbox import AgentLost, HostReady, Interrupted, Note, Restarting
 from tfdist.launch.agents.messages import Output, Started
 from tfdist.launch.diagnosis.history import Status
 from tfdist.launch.errors import TfdistError
@@ -20,7 +22,7 @@ from tfdist.launch.policy import Policy
 from tfdist.launch.runs.rundir import RunDir
 from tfdist.launch.runs.writer import RunWriter
 from tfdist.launch.supervision.rejoin import NextPlan
-from tfdist.launch.supervision.run_tasks import launch
+from tfdist.launch.supervision.run_tasks import WRITTEN_S, launch, written_in_copies
 
 pytestmark = pytest.mark.slow
 
@@ -209,3 +211,14 @@ def test_a_new_host_that_fails_the_preflight_is_left_out(tmp_path):
     notes = [note.text for note in messages.of(Note) if "continuing without c" in note.text]
     assert len(notes) == 1
     assert "/nowhere/at all" in notes[0]
+
+
+def test_a_host_that_was_lost_is_not_asked_what_its_tasks_have_written():
+    h1, h2 = host("h1"), host("h2")
+    with connect((h1, h2), POLICY) as fleet:
+        os.killpg(fleet.channels[h2].process.pid, signal.SIGKILL)
+        wait_for_message(fleet.inbox, AgentLost)
+        started_at = time.monotonic()
+        assert list(written_in_copies(fleet)) == []
+        assert time.monotonic() - started_at < WRITTEN_S
+        assert h1 not in fleet.lost
