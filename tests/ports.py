@@ -28,7 +28,8 @@ def free_ports(count: int) -> list[int]:
 def serve_reserved(port: int) -> socket.socket:
     """Listen on a port that is reserved, as TensorFlow does; socket.create_server cannot on every Python."""
     server = socket.socket()
-    server.setsockopt(socket.SOL_SOCKET, SO_REUSEPORT, 1)
+    for option in (socket.SO_REUSEADDR, SO_REUSEPORT):
+        server.setsockopt(socket.SOL_SOCKET, option, 1)
     server.bind(("", port))
     server.listen()
     return server
