@@ -200,8 +200,8 @@ class ReturnedValues:
 
     data: dict[str, bytearray] = field(default_factory=dict)
     """Bytes by task, of its last attempt."""
-    bytes: int = 0
-    """Those of all tasks together."""
+    total_bytes: int = 0
+    """Number of bytes in `data`."""
     sizes: dict[str, int] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     """Tasks that have sent something else, and what is wrong with it."""
@@ -216,7 +216,7 @@ class ReturnedValues:
                     self._forget(task)
 
     def _forget(self, task: str) -> None:
-        self.bytes -= len(self.data.pop(task, b""))
+        self.total_bytes -= len(self.data.pop(task, b""))
         self.problems.pop(task, None)
 
     def _add(self, task: str, at: int, size: int, text: str) -> None:
@@ -229,11 +229,11 @@ class ReturnedValues:
         known = self.data.get(task, b"")
         if not part or len(known) != at or self.sizes.get(task) != size or not at + len(part) <= size <= MOST_BYTES:
             self._refuse(task, "its parts do not fit together")
-        elif self.bytes + len(part) > MOST_BYTES_OF_JOB:
+        elif self.total_bytes + len(part) > MOST_BYTES_OF_JOB:
             self._refuse(task, f"the values of all tasks have more than {MOST_BYTES_OF_JOB >> 20} MiB")
         else:
             self.data[task] += part
-            self.bytes += len(part)
+            self.total_bytes += len(part)
 
     def _refuse(self, task: str, why: str) -> None:
         self._forget(task)

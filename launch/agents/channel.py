@@ -150,10 +150,11 @@ class Channel:
             STREAMS.call(self._read, self._stdout)
             STREAMS.call(self._read_stderr, self._stderr)
         except (OSError, TfdistError) as error:
-            STREAMS.forget(self._stdout, self._stderr)
-            self.process.signal(signal.SIGKILL)
-            for stream in streams:
-                stream.close()
+            with STREAMS.lock:
+                STREAMS.forget(self._stdout, self._stderr)
+                self.process.signal(signal.SIGKILL)
+                for stream in streams:
+                    stream.close()
             self.process.reap()
             raise (_not_run(argv[0], error) if isinstance(error, OSError) else error) from None
         if forked is None:
@@ -166,12 +167,14 @@ class Channel:
     def send_encoded(self, line: bytes) -> None:
         """Send a message that is a line already: one that many hosts get is in memory once."""
         with self._writing:
-            self._unsent.append(memoryview(line))
-            self._write()
+            if self._stdin_open:
+                self._unsent.append(memoryview(line))
+                self._write()
 
     def deliver_to(self, inbox: Inbox) -> None:
         """Send what arrives from now on to another inbox."""
         self._inbox = inbox
+        self._resume()  # the former one may never have room again
 
     def shield(self, wanted: bool) -> None:
         """Keep our process from killing the agent on SIGTERM, if it is of that kind, or stop doing so.
@@ -244,8 +247,7 @@ class Channel:
                         self._unsent.popleft()
             except BlockingIOError:
                 if not self._stdin_waits:
-                    self._stdin_waits = True
-                    STREAMS.call(self._write, self._stdin, writable=True)
+                    self._wait_for_stdin()
                 return
             except OSError:  # the agent is gone, which the end of its stdout tells
                 self._end_stdin()
@@ -253,6 +255,13 @@ class Channel:
             if self._stdin_waits:
                 self._stdin_waits = False
                 STREAMS.forget(self._stdin)
+
+    def _wait_for_stdin(self) -> None:
+        try:
+            STREAMS.call(self._write, self._stdin, writable=True)
+            self._stdin_waits = True
+        except OSError:  # the system watches no more descriptors
+            self._end_stdin()
 
     def _end_stdin(self) -> None:
         with self._writing:
@@ -272,9 +281,12 @@ class Channel:
             return
         except OSError as error:
             chunk, self._said = b"", error.strerror or ""
-        self.last_received = time.monotonic()
-        self._lines.extend(self._reader.feed(chunk) if chunk else filter(None, [bytes(self._reader.rest)]))
-        self._at_end = not chunk
+        if chunk:  # the end is no message: a loss has the time of the last one
+            self.last_received = time.monotonic()
+            self._lines.extend(self._reader.feed(chunk))
+        else:
+            self._at_end = True
+            self._lines.extend(filter(None, [bytes(self._reader.rest)]))
         self._take_lines()
 
     def _take_lines(self) -> None:
@@ -313,9 +325,9 @@ class Channel:
                 return
             self._paused = False
             self.last_received = time.monotonic()
+            if not self._at_end:
+                STREAMS.call(self._read, self._stdout)  # before the lines: it may pause again
             self._take_lines()
-            if not self._paused and not self._at_end:
-                STREAMS.call(self._read, self._stdout)
 
     def _read_stderr(self) -> None:
         if not self._keep_stderr():

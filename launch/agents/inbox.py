@@ -170,7 +170,7 @@ class Inbox:
         return self._closed or not self.used or self.used + size <= self._limit
 
     def when_room(self, act: Callable[[], None]) -> None:
-        """Call `act` when a message is taken and at least half of the limit is free; now, if no message waits."""
+        """Call `act` once a message is taken and half of the limit is free; now, if none waits or it is closed."""
         with self._lock:
             if self.used and not self._closed:
                 self._waiting.append(act)
@@ -216,7 +216,8 @@ class Inbox:
 
     def close(self) -> None:
         """Drop what comes: nothing will be read any more. Who waits for room is called."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         self._make_room()
 
 

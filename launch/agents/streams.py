@@ -1,11 +1,12 @@
 """One thread that waits for the pipes of all agents.
 
-With a thread for each of 1,000 agents, they wait for each other's turn in the interpreter more than they read.
+With a thread for each of 1,000 agents, these wait for the interpreter's lock longer than they read.
 """
 
 import os
 import select
 import threading
+import traceback
 from collections.abc import Callable
 
 from tfdist.launch.threads import start_thread
@@ -34,8 +35,8 @@ class Streams:
             TfdistError: the system refuses more threads.
         """
         epoll = self._started()
-        self._functions[descriptor] = function
         epoll.register(descriptor, select.EPOLLOUT if writable else select.EPOLLIN)
+        self._functions[descriptor] = function  # what it has missed, epoll reports again
 
     def forget(self, *descriptors: int) -> None:
         """Call nothing for these any more."""
@@ -60,8 +61,15 @@ class Streams:
             for descriptor, _ in epoll.poll():
                 with self.lock:
                     if (function := self._functions.get(descriptor)) is not None:
-                        function()
+                        self._act(function, descriptor)
+
+    def _act(self, function: Callable[[], None], descriptor: int) -> None:
+        try:
+            function()
+        except Exception:  # one agent must not end the thread of all
+            self.forget(descriptor)
+            traceback.print_exc()
 
 
 STREAMS = Streams()
-"""Those of this process."""
+"""Used by all channels of this process."""

@@ -298,6 +298,58 @@ def test_a_flood_on_stderr_does_not_fill_memory():
         assert psutil.Process().memory_info().rss - memory < 32 << 20
 
 
+def test_a_loss_has_the_time_of_the_last_message(tmp_path):
+    inbox, go_on = Inbox(), tmp_path / "go on"
+    wait = f"until [ -e '{go_on}' ]; do sleep 0.05; done"
+    with channel_to(fake_agent(ALIVE % 1, then=wait), inbox) as channel:
+        wait_for_message(inbox, Alive)
+        heard_at = time.time()
+        wait_until(lambda: time.time() > heard_at + 2.0)
+        go_on.touch()
+        assert wait_for_message(inbox, AgentLost).message.time < heard_at + 1.0
+        assert channel.ended.wait(60.0)
+
+
+def test_a_paused_agent_goes_on_when_the_inbox_is_emptied_in_between(monkeypatch):
+    inbox = Inbox(limit=2000)
+    lines = [HEARTBEAT] * 20
+
+    def empty_first(act):
+        while inbox.used:
+            inbox.get(0.0)
+        act()
+
+    monkeypatch.setattr(inbox, "when_room", empty_first)
+    with channel_to(fake_agent(ALIVE % 1, *lines, '{"kind": "terminated"}'), inbox) as channel:
+        assert isinstance(wait_for_message(inbox, Terminated).message, Terminated)
+        assert not channel.lost
+
+
+def test_a_paused_agent_sends_to_the_next_inbox(tmp_path):
+    inbox, following = Inbox(limit=1000), Inbox()
+    with channel_to(fake_agent(ALIVE % 1, HEARTBEAT, '{"kind": "terminated"}'), inbox) as channel:
+        wait_until(lambda: channel.last_received == math.inf)
+        channel.deliver_to(following)
+        wait_for_message(following, Terminated)
+
+
+@pytest.mark.slow
+def test_a_message_larger_than_a_pipe_arrives_whole_and_in_order():
+    inbox = Inbox()
+    with channel_to(LOCAL, inbox) as channel:
+        wait_for_message(inbox, Hello)
+        for number in range(3):
+            text = str(number) * (1 << 20)
+            code = "import os, sys; sys.exit(len(set(os.environ['TEXT'])) * 10 + int(os.environ['TEXT'][0]))"
+            texts = {f"TEXT{part}": text[: 1 << 16] for part in range(16)}
+            channel.send(python_task(code, f"worker-{number}", {"TEXT": text[: 1 << 16], **texts}))
+        codes = {}
+        while len(codes) < 3:
+            exited = wait_for_message(inbox, Exited).message
+            codes[exited.task] = exited.code
+    assert codes == {"worker-0": 10, "worker-1": 11, "worker-2": 12}
+
+
 def test_a_loss_is_reported_once():
     inbox = Inbox()
     leaving = '{"kind": "leaving", "reason": "no space"}'
