@@ -23,6 +23,8 @@ class SavedState:
 
 MOST_ALIKE = 3
 """Failures of one task at the same step before it is not restarted any more."""
+SAME_FAILURE_S = 0.5
+"""Failures of a task within this time are one: a task that it served reports it, too, after its restart."""
 ALIKE_S = 60.0
 """The same for a task that emits no steps: failures within this time."""
 MOST_DELAY_S = 60.0
@@ -123,7 +125,10 @@ def alike_failures(job: Job, attempts: Sequence[Attempt]) -> str:
         same = list(takewhile(lambda each: each.last_step == last.last_step, alike))
         at = "before the first step" if last.last_step is None else f"at step {last.last_step}"
         return f"{who} failed {len(same)} times {at}" if len(same) >= MOST_ALIKE else ""
-    ends = [each.ended or 0.0 for each in alike]
+    ends: list[float] = []
+    for each in alike:
+        if not ends or ends[-1] - (each.ended or 0.0) >= SAME_FAILURE_S:
+            ends.append(each.ended or 0.0)
     recent = len(ends) >= MOST_ALIKE and ends[0] - ends[MOST_ALIKE - 1] <= ALIKE_S
     return f"{who} failed {MOST_ALIKE} times within {ALIKE_S:g} s" if recent else ""
 

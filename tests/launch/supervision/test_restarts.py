@@ -455,6 +455,14 @@ def test_a_server_that_fails_at_once_is_not_restarted_for_ever_while_the_chief_t
     assert decision == "worker-1 failed 3 times within 60 s"
 
 
+def test_a_failure_that_the_chief_reports_after_the_restart_of_its_worker_counts_once():
+    first, second, third = attempts_of(10, None, 20, seconds=59.9)
+    again = replace(second, started=first.ended, ended=first.ended + 0.002)  # "worker-1 no longer answered chief-0"
+    third = replace(third, ended=first.ended + 59.9)
+    decision = decide(failed(), job_of(PARAMETER_SERVER), Policy(max_restarts=99), [first, again, third])
+    assert isinstance(decision, Restart)
+
+
 @pytest.mark.parametrize("reason", ["was killed by SIGKILL: out of memory", "ResourceExhaustedError: OOM when", "MemoryError"])  # fmt: skip
 def test_out_of_memory_is_restarted_only_after_a_step(reason):
     outcome, job = failed(reason=reason), job_of(MULTI_WORKER)
