@@ -324,7 +324,7 @@ def test_what_the_tasks_of_an_agent_that_leaves_have_started_is_ended_before_the
 
     def note(message):
         if isinstance(message, Started) and message.attempt:
-            left.extend(process for process in survivors() if "607" in process and "'-S'" not in process)
+            left.extend(process for process in survivors() if "time.sleep(607)" in process and "'-S'" not in process)
 
     outcome, _ = run(job, tmp_path, replace(RESTARTING, grace_s=3.0, lost_grace_s=0.3), note)
     assert outcome.status is Status.OK
