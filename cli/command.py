@@ -3,7 +3,7 @@
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
@@ -92,12 +92,17 @@ def _warn_of_variables(command: Any) -> None:
         *(param.envvar for param in command.params),
     }
     unknown = {name for name in os.environ if name.startswith("TFDIST_")} - known
-    if unknown:  # to import the other commands takes a while
+    if any(_near(name, known) for name in unknown):
+        # imported only now: pandas comes with them, which takes a second, and 130 MB for as long as a launch runs
         known |= {param.envvar for name in SENTENCES for param in command_named(name).params}
-    names = [name[7:] for name in known if name]
-    for name in sorted(unknown - known):
-        for near in get_close_matches(name[7:], names, n=1, cutoff=0.75):
-            typer.echo(plain(f"warning: {name}: no such variable; did you mean TFDIST_{near}?"), err=True)
+        for name in sorted(unknown - known):
+            for near in _near(name, known):
+                typer.echo(plain(f"warning: {name}: no such variable; did you mean TFDIST_{near}?"), err=True)
+
+
+def _near(name: str, known: Iterable[str | None]) -> list[str]:
+    """The known variable whose name is closest to this one, if one is close; both without TFDIST_."""
+    return get_close_matches(name[7:], [each[7:] for each in known if each], n=1, cutoff=0.75)
 
 
 def command_named(name: str) -> Any:

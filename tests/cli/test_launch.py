@@ -302,8 +302,8 @@ def test_the_launcher_imports_neither_tensorflow_nor_pandas():
 
 
 @pytest.mark.slow
-def test_nor_with_the_variables_that_no_option_has(monkeypatch):
-    for variable in OF_TFDIST:
+def test_nor_with_the_variables_that_no_option_has_or_another_command(monkeypatch):
+    for variable in (*OF_TFDIST, "TFDIST_ROUNDS", "TFDIST_OF_SOMEBODY_ELSE"):
         monkeypatch.setenv(variable, "0")
     check_imports(["launch", "--strategy", "multiworker", "--", "true"])
 
