@@ -3,7 +3,7 @@
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
@@ -83,7 +83,7 @@ class Commands(TyperGroup):
 
 
 def _warn_of_variables(command: Any) -> None:
-    """Warn of variables that no command reads, and whose names are close to one that is read."""
+    """Warn of variables that no command reads, and whose names are close to one that this command reads."""
     known = {
         *COMPUTED,
         *WITHOUT_OPTION,
@@ -92,17 +92,13 @@ def _warn_of_variables(command: Any) -> None:
         *(param.envvar for param in command.params),
     }
     unknown = {name for name in os.environ if name.startswith("TFDIST_")} - known
-    if any(_near(name, known) for name in unknown):
+    names = [name[7:] for name in known if name]
+    near = {name: match for name in sorted(unknown) for match in get_close_matches(name[7:], names, n=1, cutoff=0.75)}
+    if near:
         # imported only now: pandas comes with them, which takes a second, and 130 MB for as long as a launch runs
-        known |= {param.envvar for name in SENTENCES for param in command_named(name).params}
-        for name in sorted(unknown - known):
-            for near in _near(name, known):
-                typer.echo(plain(f"warning: {name}: no such variable; did you mean TFDIST_{near}?"), err=True)
-
-
-def _near(name: str, known: Iterable[str | None]) -> list[str]:
-    """The known variable whose name is closest to this one, if one is close; both without TFDIST_."""
-    return get_close_matches(name[7:], [each[7:] for each in known if each], n=1, cutoff=0.75)
+        others = {param.envvar for name in SENTENCES for param in command_named(name).params}
+        for name in sorted(near.keys() - others):
+            typer.echo(plain(f"warning: {name}: no such variable; did you mean TFDIST_{near[name]}?"), err=True)
 
 
 def command_named(name: str) -> Any:

@@ -86,12 +86,13 @@ def _show_all(run_dir: RunDir, stderr: bool) -> None:
 
 def _shown_line() -> Callable[[str], bool]:
     """Which lines of events.jsonl are shown: in a file or pipe, only the steps of one task (`PrefixedLines`)."""
-    stepping: list[str] = []
+    first = ""
 
     def shown(line: str) -> bool:
+        nonlocal first
         task = step_of(line)
-        stepping.extend([task] if task and not stepping else [])
-        return not task or sys.stdout.isatty() or task == stepping[0]
+        first = first or task
+        return sys.stdout.isatty() or task in ("", first)
 
     return shown
 

@@ -26,9 +26,10 @@ def launch(workers, index, arguments):
     command = [sys.executable, "-m", "tfdist", "launch", "--inherit", "auto", *arguments]
     with tempfile.TemporaryDirectory() as folder:
         reason = Path(folder, "reason")
-        reason.write_text("tfdist was killed")
         variables = {"TF_CONFIG": json.dumps(config), "TFDIST_TERMINATION_LOG": str(reason)}
         code = subprocess.call(command, env={**os.environ, **variables})
+        if code and not reason.exists():  # wrong options, or it was killed
+            return f"exit code {code}"
         return reason.read_text() if code else ""
 
 

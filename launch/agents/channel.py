@@ -1,4 +1,4 @@
-"""The launcher's connection to one agent: a process and its pipes, which one thread reads and writes for all agents.
+"""The launcher's connection to one agent: a process and its pipes, which one thread reads for all agents.
 
 Slurm sends SIGTERM to all processes of a job, and SIGKILL `KillWait` later. srun does not wait: on SIGTERM, it sends
 SIGKILL to all processes of its step, over a new connection. But agent and tasks save a checkpoint then, and srun
@@ -81,13 +81,12 @@ def _start_agent(argv: Sequence[str]) -> StartedAgent:
     try:
         return StartedAgent(argv)
     except OSError as error:
-        raise _not_run(argv[0], error) from None
+        raise _start_error(argv[0], error, ": install it, or specify another program") from None
 
 
-def _not_run(program: str, error: OSError) -> TfdistError:
-    fixes = {errno.EMFILE: "raise 'ulimit -n'", errno.EAGAIN: NO_PROCESSES}
-    fix = fixes.get(error.errno or 0, "install it, or specify another program")
-    return TfdistError(f"cannot run {program!r} ({error.strerror}): {fix}")
+def _start_error(program: str, error: OSError, fix: str = "") -> TfdistError:
+    limits = {errno.EMFILE: ": raise 'ulimit -n'", errno.EAGAIN: f": {NO_PROCESSES}"}
+    return TfdistError(f"cannot run {program!r} ({error.strerror}){limits.get(error.errno or 0, fix)}")
 
 
 class Channel:
@@ -132,7 +131,7 @@ class Channel:
         """The lines of the agent's stdout that were read and wait for room in the inbox."""
         self._paused = self._invalid = self._at_end = False
         """Its stdout is left unread until there is room; what comes is no message; its stdout has ended."""
-        self._said = ""
+        self._login_output = ""
         """Output of a login script, or why the login failed."""
         self.ended = threading.Event()
         """Set at the end of the agent's stdout."""
@@ -156,7 +155,7 @@ class Channel:
                 for stream in streams:
                     stream.close()
             self.process.reap()
-            raise (_not_run(argv[0], error) if isinstance(error, OSError) else error) from None
+            raise (_start_error(argv[0], error) if isinstance(error, OSError) else error) from None
         if forked is None:
             self.send_encoded(agent_source(host))
 
@@ -272,7 +271,7 @@ class Channel:
                 with contextlib.suppress(OSError):
                     self.process.stdin.close()
 
-    # --- its stdout and stderr, from the thread of all streams
+    # --- its stdout and stderr, read by the thread of all streams; `_resume` is called by others, too
 
     def _read(self) -> None:
         try:
@@ -280,7 +279,7 @@ class Channel:
         except BlockingIOError:
             return
         except OSError as error:
-            chunk, self._said = b"", error.strerror or ""
+            chunk, self._login_output = b"", error.strerror or ""
         if chunk:  # the end is no message: a loss has the time of the last one
             self.last_received = time.monotonic()
             self._lines.extend(self._reader.feed(chunk))
@@ -306,11 +305,13 @@ class Channel:
                     self._report_loss(str(error) if isinstance(error, ValueError) else repr(error))
                     self.close_stdin()
                 else:
-                    self._said = line[:MAX_NOISE].decode(errors="replace").strip() or self._said
+                    self._login_output = line[:MAX_NOISE].decode(errors="replace").strip() or self._login_output
         if self._at_end:
             STREAMS.forget(self._stdout, self._stderr)
             self._drain_stderr()
-            self._report_loss(self._last_words.decode(errors="replace").strip() or self._said or "its stream ended")
+            self._report_loss(
+                self._last_words.decode(errors="replace").strip() or self._login_output or "its stream ended"
+            )
             self.ended.set()
 
     def _pause(self) -> None:
@@ -326,7 +327,10 @@ class Channel:
             self._paused = False
             self.last_received = time.monotonic()
             if not self._at_end:
-                STREAMS.call(self._read, self._stdout)  # before the lines: it may pause again
+                try:
+                    STREAMS.call(self._read, self._stdout)  # before the lines: it may pause again
+                except OSError as error:  # the system watches no more descriptors
+                    self._at_end, self._login_output = True, error.strerror or ""
             self._take_lines()
 
     def _read_stderr(self) -> None:

@@ -135,7 +135,7 @@ class Arrival(NamedTuple):
 
 class Inbox:
     """A queue of messages. While it holds more than `limit` bytes of agents' messages, no more of them should be added:
-    who has one asks `has_room`, and `when_room` says when to ask again.
+    senders check `has_room` first, and `when_room` says when to check again.
 
     Messages of the launcher itself never wait. Signals come before everything else.
     """
@@ -197,7 +197,7 @@ class Inbox:
                 return arrival
 
     def _make_room(self) -> None:
-        half_free = self.used <= self._limit // 2  # half: 1,000 hosts must not stop and go on for each message
+        half_free = self.used <= self._limit // 2  # half: 1,000 hosts must not pause and resume for each message
         if self._waiting and (half_free or self._closed):
             with self._lock:
                 waiting, self._waiting = self._waiting, []
@@ -215,7 +215,7 @@ class Inbox:
         self._not_before[host] = time.monotonic()
 
     def close(self) -> None:
-        """Drop what comes: nothing will be read any more. Who waits for room is called."""
+        """Drop what comes: nothing will be read any more. Calls those that wait for room."""
         with self._lock:
             self._closed = True
         self._make_room()

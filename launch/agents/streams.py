@@ -19,12 +19,14 @@ class Streams:
     """
 
     def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)  # it has no thread, and that of its parent may hold the locks
+
+    def _reset(self) -> None:
         self.lock = threading.RLock()
         """Held while a function is called: who holds it may close descriptors."""
         self._starting = threading.Lock()
         self._epoll: select.epoll | None = None
-        self._pid = 0
-        """The process that has the thread: not one that was forked from it."""
         self._functions: dict[int, Callable[[], None]] = {}
 
     def call(self, function: Callable[[], None], descriptor: int, writable: bool = False) -> None:
@@ -34,7 +36,7 @@ class Streams:
             OSError: too many open files.
             TfdistError: the system refuses more threads.
         """
-        epoll = self._started()
+        epoll = self._running_epoll()
         epoll.register(descriptor, select.EPOLLOUT if writable else select.EPOLLIN)
         self._functions[descriptor] = function  # what it has missed, epoll reports again
 
@@ -44,16 +46,16 @@ class Streams:
             if self._functions.pop(descriptor, None) is not None and self._epoll is not None:
                 self._epoll.unregister(descriptor)
 
-    def _started(self) -> select.epoll:
+    def _running_epoll(self) -> select.epoll:
         with self._starting:
-            if self._epoll is None or self._pid != os.getpid():
+            if self._epoll is None:
                 epoll = select.epoll()
                 try:
                     start_thread(lambda: self._run(epoll), "agents")
                 except BaseException:
                     epoll.close()
                     raise
-                self._epoll, self._pid, self._functions = epoll, os.getpid(), {}
+                self._epoll = epoll
             return self._epoll
 
     def _run(self, epoll: select.epoll) -> None:

@@ -1,6 +1,7 @@
 """The paths in a run's folder."""
 
 import errno
+import glob
 import os
 import re
 from contextlib import suppress
@@ -75,16 +76,11 @@ class RunDir:
             return None
         return stamp.replace(tzinfo=timezone.utc).timestamp()
 
-    def attempts(self) -> list[tuple[int, str]]:
-        """Attempt and task of each folder with logs, sorted."""
-        found = ((folder.parent.name.removeprefix("attempt-"), folder.name) for folder in self.path.glob("attempt-*/*"))
+    def attempts(self, task: str = "") -> list[tuple[int, str]]:
+        """Attempt and task of each folder with logs, sorted; without a task, those of all tasks."""
+        folders = self.path.glob(f"attempt-*/{glob.escape(task) or '*'}")
+        found = ((folder.parent.name.removeprefix("attempt-"), folder.name) for folder in folders)
         return sorted((int(number), task) for number, task in found if re.fullmatch("[0-9]{1,9}", number))
-
-    def attempts_of(self, task: str) -> list[int]:
-        """The attempts of which there is a folder with logs of this task, sorted."""
-        found = (folder.name.removeprefix("attempt-") for folder in self.path.glob("attempt-*"))
-        numbers = sorted(int(number) for number in found if re.fullmatch("[0-9]{1,9}", number))
-        return [number for number in numbers if self.log(task, "stdout", number).parent.is_dir()]
 
     def log(self, task: str, stream: str, attempt: int = 0) -> Path:
         """The log of a task's `stdout` or `stderr`, or its `stacks`."""

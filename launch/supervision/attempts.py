@@ -86,7 +86,7 @@ class AttemptLog:
         now = event_time()
         self.attempts = list(outcome.attempts)
         number = self.open(restart.tasks, now, note)
-        reason = announcement(outcome, restart, job, policy, number, self.saved.step)
+        reason = announcement(outcome, restart, job, policy, self.saved.step)
         text = "; ".join(filter(None, (reason, note)))
         hosts = tuple(plan.host.name for plan in job.plans) if restart.whole else ()
         return Restarting(number, restart.tasks, restart.whole, text, restart.delay_s, now, hosts)

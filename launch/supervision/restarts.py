@@ -23,10 +23,10 @@ class SavedState:
 
 MOST_ALIKE = 3
 """Failures of one task at the same step before it is not restarted any more."""
-SAME_FAILURE_S = 0.5
-"""Failures of a task within this time are one: a task that it served reports it, too, after its restart."""
 ALIKE_S = 60.0
 """The same for a task that emits no steps: failures within this time."""
+SAME_FAILURE_S = 0.5
+"""Failures of a serving task within this time are one: the chief reports it, too, maybe after the restart."""
 MOST_DELAY_S = 60.0
 OUT_OF_MEMORY = re.compile(r"out of memory|MemoryError|ResourceExhaustedError|OOM when allocating", re.IGNORECASE)
 
@@ -54,6 +54,7 @@ def decide(
         attempts: all so far; the last one has failed.
         failed: tasks that have failed while others still run, as the consequence of the culprits' failure or not.
     """
+    attempts = failures(job, attempts)
     ignored = RestartOn.FAILURE if outcome.exit_code == ExitCode.PREEMPTED else RestartOn.PREEMPTION
     if not policy.max_restarts or outcome.status is not Status.FAILED or policy.restart_on is ignored:
         return ""
@@ -80,6 +81,16 @@ def decide(
         return "a job of this strategy cannot be restarted"
     whole = set(tasks) == {plan.task.name for plan in job.plans}
     return Restart(tasks, whole, delay_s(attempts))
+
+
+def failures(job: Job, attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The attempts, without those that ended because the chief reported the failure of the one before, too."""
+    found: list[Attempt] = []
+    for each in attempts:
+        same = found and each.culprit in job.serving and each.culprit == found[-1].culprit
+        if not same or (each.ended or 0.0) - (found[-1].ended or 0.0) >= SAME_FAILURE_S:
+            found.append(each)
+    return found
 
 
 def tasks_to_restart(job: Job, culprits: Collection[str]) -> tuple[str, ...] | None:
@@ -125,11 +136,7 @@ def alike_failures(job: Job, attempts: Sequence[Attempt]) -> str:
         same = list(takewhile(lambda each: each.last_step == last.last_step, alike))
         at = "before the first step" if last.last_step is None else f"at step {last.last_step}"
         return f"{who} failed {len(same)} times {at}" if len(same) >= MOST_ALIKE else ""
-    ends: list[float] = []
-    for each in alike:
-        if not ends or ends[-1] - (each.ended or 0.0) >= SAME_FAILURE_S:
-            ends.append(each.ended or 0.0)
-    recent = len(ends) >= MOST_ALIKE and ends[0] - ends[MOST_ALIKE - 1] <= ALIKE_S
+    recent = len(alike) >= MOST_ALIKE and (last.ended or 0.0) - (alike[MOST_ALIKE - 1].ended or 0.0) <= ALIKE_S
     return f"{who} failed {MOST_ALIKE} times within {ALIKE_S:g} s" if recent else ""
 
 
@@ -137,7 +144,7 @@ def _culprit(attempt: Attempt) -> str:
     return attempt.culprit or attempt.reason
 
 
-def announcement(outcome: Outcome, restart: Restart, job: Job, policy: Policy, number: int, saved_step: int) -> str:
+def announcement(outcome: Outcome, restart: Restart, job: Job, policy: Policy, saved_step: int) -> str:
     """`worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: all tasks, from step 120`."""
     what = "all tasks" if restart.whole and len(restart.tasks) > 1 else shortened(restart.tasks)
     if set(restart.tasks).isdisjoint(job.leading):
@@ -147,6 +154,7 @@ def announcement(outcome: Outcome, restart: Restart, job: Job, policy: Policy, n
     else:
         start = ", from the start: no checkpoint" if job.reports_steps else ""
     wait = f", in {restart.delay_s:g} s" if restart.delay_s else ""
+    number = len(failures(job, outcome.attempts))
     return f"{outcome.reason}; restart {number} of {policy.max_restarts}: {what}{start}{wait}"
 
 

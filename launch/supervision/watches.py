@@ -26,9 +26,9 @@ PAUSE_S = 10.0
 """Pause between two checks above which the time starts again: a scheduler has suspended the launcher, and maybe
 all tasks."""
 FREEZE_CHECK_S = 2.5
-"""Minimum seconds between two checks: each host answers one small request."""
+"""Minimum seconds between two checks of the same process: each host answers one small request."""
 CHECKED_PER_S = 100
-"""Tasks whose processes are looked at per second, at most."""
+"""Tasks whose processes are checked per second, at most."""
 FROZEN_S = 10.0
 """A process that is stopped for this long counts as failed."""
 

@@ -1,6 +1,7 @@
 """`tfdist logs`, with runs of real programs."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -52,6 +53,19 @@ def test_steps_follow_what_the_tasks_wrote(capfd):
     steps = ["[worker-0] step 1/2  loss 0.5000", "[worker-0] step 2/2  loss 0.5000"]
     assert printed(capfd, "last").splitlines() == ["[worker-0] end", *steps]
     assert printed(capfd, "last", "--stderr") == ""
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_file_gets_the_steps_of_one_task_and_a_terminal_those_of_all(terminal, capfd, monkeypatch):
+    step = """{"event": "step", "step": %d, "steps": 2, "loss": 0.5}"""
+    script = "".join(f"echo '{step % number}' >&$TFDIST_EVENTS_FD; " for number in (1, 2))
+    assert run(["launch", "--strategy", "multiworker", "--workers", "2", "--", "bash", "-c", script]) == 0
+    capfd.readouterr()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    stepping = re.findall(r"\[(worker-.)\] step (.)/2", printed(capfd, "last"))
+    one = stepping[0][0]
+    assert [step for task, step in stepping if task == one] == ["1", "2"]
+    assert len(stepping) == (4 if terminal else 2)
 
 
 def test_one_task_is_printed_byte_for_byte(capfd):

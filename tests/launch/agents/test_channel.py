@@ -1,5 +1,6 @@
 """Channels to real agents behind stand-ins for ssh, and to programs that only look like agents."""
 
+import errno
 import math
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from itertools import count
 from queue import Empty
 
 import psutil
@@ -38,6 +40,7 @@ from tfdist.launch.agents.messages import (
     decode,
 )
 from tfdist.launch.agents.streams import STREAMS
+from tfdist.launch.errors import TfdistError
 from tfdist.launch.hosts.host import LOCAL, Host
 
 from .stand_ins import channel_to, host, python_task, wait_for_message
@@ -323,6 +326,36 @@ def test_a_paused_agent_goes_on_when_the_inbox_is_emptied_in_between(monkeypatch
     with channel_to(fake_agent(ALIVE % 1, *lines, '{"kind": "terminated"}'), inbox) as channel:
         assert isinstance(wait_for_message(inbox, Terminated).message, Terminated)
         assert not channel.lost
+
+
+def refuse(number):
+    """STREAMS.call, which fails from the call of this number on."""
+    real, calls = STREAMS.call, count(1)
+
+    def call(*values, **named):
+        if next(calls) >= number:
+            raise OSError(errno.ENOSPC, "No space left on device")  # as epoll says that a user watches too much
+        real(*values, **named)
+
+    return call
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_agent_whose_pipes_cannot_be_watched_is_not_started(number, monkeypatch, survivors):
+    opened, watched = psutil.Process().num_fds(), dict(STREAMS._functions)
+    monkeypatch.setattr(STREAMS, "call", refuse(number))
+    with pytest.raises(TfdistError, match=r"^cannot run 'sh' \(No space left on device\)$"):
+        Channel(fake_agent(ALIVE % 1), Inbox())
+    assert (psutil.Process().num_fds(), STREAMS._functions) == (opened, watched)
+    wait_until(lambda: survivors() == [])
+
+
+def test_a_paused_agent_that_cannot_be_watched_again_is_lost(monkeypatch):
+    inbox = Inbox(limit=1000)
+    with channel_to(fake_agent(ALIVE % 1, HEARTBEAT, HEARTBEAT), inbox) as channel:
+        wait_until(lambda: channel.last_received == math.inf)
+        monkeypatch.setattr(STREAMS, "call", refuse(1))
+        assert wait_for_message(inbox, AgentLost).message.reason == "No space left on device"
 
 
 def test_a_paused_agent_sends_to_the_next_inbox(tmp_path):

@@ -39,18 +39,18 @@ def test_functions_are_called_while_their_descriptors_are_ready_and_until_they_a
     assert len({thread for _, thread in read} - {threading.current_thread()}) == 1
 
 
-def test_a_pipe_that_can_be_written_again_is_told(pipe):
+def test_a_function_is_called_when_a_full_pipe_can_be_written_again(pipe):
     reader, writer = pipe
-    streams, told = Streams(), threading.Event()
+    streams, called = Streams(), threading.Event()
     os.write(writer, bytes(1 << 24))  # as much as it holds
-    streams.call(lambda: (streams.forget(writer), told.set()), writer, writable=True)
-    assert not told.is_set()
-    while not told.is_set():
+    streams.call(lambda: (streams.forget(writer), called.set()), writer, writable=True)
+    assert not called.is_set()
+    while not called.is_set():
         try:
             os.read(reader, 1 << 16)
         except BlockingIOError:
             break
-    assert told.wait(30)
+    assert called.wait(30)
 
 
 def test_one_thread_serves_all(pipe):
@@ -77,15 +77,20 @@ def test_without_a_thread_nothing_stays_open(monkeypatch, pipe):
 
 
 @pytest.mark.slow
-def test_a_forked_process_gets_a_thread_of_its_own(pipe):
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_forked_process_gets_a_thread_of_its_own(busy, pipe):
+    """Also if the thread of its parent is in a function, and holds the lock."""
     reader, writer = pipe
-    streams = Streams()
-    streams.call(lambda: None, reader)
-    streams.forget(reader)
+    streams, called, go = Streams(), threading.Event(), threading.Event()
+    streams.call(lambda: (streams.forget(reader), called.set(), go.wait(60)), reader)
+    if busy:
+        os.write(writer, b"x")
+        assert called.wait(30)
     child = os.fork()
     if not child:
-        told = threading.Event()
-        streams.call(lambda: (streams.forget(reader), told.set()), reader)
+        again = threading.Event()
+        streams.call(lambda: (streams.forget(reader), again.set()), reader)
         os.write(writer, b"x")
-        os._exit(0 if told.wait(30) else 1)
+        os._exit(0 if again.wait(30) else 1)
+    go.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

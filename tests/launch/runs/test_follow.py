@@ -132,12 +132,3 @@ def test_events_so_far_and_lines_that_are_not_wanted_are_left_out(tmp_path):
         writer.write(Exited("worker-0", 0, 3.0, 0, 0.0))
         messages = list(follower.events(wanted=lambda line: step_of(line) != "worker-0"))
     assert [(type(message), message.task) for message in messages] == [(Event, "worker-1"), (Exited, "worker-0")]
-
-
-def test_a_log_is_found_without_a_look_at_those_of_all_tasks(tmp_path, monkeypatch):
-    run_dir = RunDir(tmp_path)
-    for attempt, task in ((0, "worker-0"), (2, "worker-0"), (10, "worker-0"), (1, "worker-1")):
-        append(run_dir.log(task, "stacks", attempt), f"{task} {attempt}".encode())
-    assert run_dir.attempts_of("worker-0") == [0, 2, 10]
-    monkeypatch.delattr(RunDir, "attempts")
-    assert TaskLog(run_dir, "worker-0", "stacks").read() == b"worker-0 10"

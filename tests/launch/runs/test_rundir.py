@@ -97,6 +97,13 @@ def test_folders_that_are_no_attempts_are_left_out(tmp_path):
     assert RunDir(tmp_path).attempts() == [(0, "worker-0")]
 
 
+def test_the_attempts_of_one_task(tmp_path):
+    for name in ("attempt-0/worker-1", "attempt-2/worker-1", "attempt-10/worker-[1]", "attempt-1/worker-10"):
+        (tmp_path / name).mkdir(parents=True)
+    assert RunDir(tmp_path).attempts("worker-1") == [(0, "worker-1"), (2, "worker-1")]
+    assert RunDir(tmp_path).attempts("worker-[1]") == [(10, "worker-[1]")]
+
+
 @needs_root
 def test_a_runs_folder_of_another_user_is_refused(public):
     runs = make(make(public / "theirs", OTHER, 0o1777) / "runs", US, 0o700)

@@ -120,9 +120,9 @@ def test_the_last_allowed_restart_is_followed_by_a_stop():
     supervisor, channel, _ = supervised(max_restarts=1)
     supervisor.handle(ended("worker-1", -9))
     run_due(supervisor)
-    supervisor.handle(ended("worker-1", -9, attempt=1))
+    supervisor.handle(ended("worker-0", -9))
     run_due(supervisor, 0.6)
-    assert [stop.tasks for stop in channel.stops()] == [("chief-0", "ps-0", "ps-1", "worker-0")]
+    assert [stop.tasks for stop in channel.stops()] == [("chief-0", "ps-0", "ps-1", "worker-1")]
 
 
 def test_a_password_in_the_reason_of_a_restart_is_masked():
@@ -455,12 +455,23 @@ def test_a_server_that_fails_at_once_is_not_restarted_for_ever_while_the_chief_t
     assert decision == "worker-1 failed 3 times within 60 s"
 
 
+def with_reports(attempts):
+    """The attempts, and after each one that ended as the chief reported the same failure."""
+    return [
+        each for first in attempts for each in (first, replace(first, started=first.ended, ended=first.ended + 0.002, last_step=None))
+    ]  # fmt: skip
+
+
 def test_a_failure_that_the_chief_reports_after_the_restart_of_its_worker_counts_once():
-    first, second, third = attempts_of(10, None, 20, seconds=59.9)
-    again = replace(second, started=first.ended, ended=first.ended + 0.002)  # "worker-1 no longer answered chief-0"
-    third = replace(third, ended=first.ended + 59.9)
-    decision = decide(failed(), job_of(PARAMETER_SERVER), Policy(max_restarts=99), [first, again, third])
-    assert isinstance(decision, Restart)
+    job, twice = job_of(PARAMETER_SERVER), with_reports(attempts_of(10, 20, seconds=20.0))
+    restart = decide(failed(), job, Policy(max_restarts=2), twice)
+    assert restart == Restart(("worker-1",), False, 0.0)
+    outcome = failed(attempts=tuple(twice))
+    assert announcement(outcome, restart, job, Policy(max_restarts=2), 0) == "worker-1 failed; restart 2 of 2: worker-1"
+    thrice = with_reports(attempts_of(10, 20, 30, seconds=40.0))
+    assert decide(failed(), job, Policy(max_restarts=2), thrice) == "--max-restarts 2 is used up"
+    thrice = with_reports(attempts_of(10, 20, 30, seconds=20.0))
+    assert decide(failed(), job, Policy(max_restarts=2), thrice) == "worker-1 failed 3 times within 60 s"
 
 
 @pytest.mark.parametrize("reason", ["was killed by SIGKILL: out of memory", "ResourceExhaustedError: OOM when", "MemoryError"])  # fmt: skip
@@ -498,9 +509,9 @@ def test_without_steps_an_attempt_that_lasted_is_followed_by_no_pause():
     ],
 )  # fmt: skip
 def test_a_restart_says_what_happened_and_what_is_next(roles, tasks, delay, step, sentence):
-    outcome = failed(reason="worker-1 was killed by SIGKILL (not by tfdist)")
+    outcome = failed(reason="worker-1 was killed by SIGKILL (not by tfdist)", attempts=tuple(attempts_of(step)))
     restart = Restart(tasks, roles is MULTI_WORKER, delay)
-    text = announcement(outcome, restart, job_of(roles), POLICY, 1, step)
+    text = announcement(outcome, restart, job_of(roles), POLICY, step)
     assert text == f"worker-1 was killed by SIGKILL (not by tfdist); restart 1 of 3: {sentence}"
 
 

@@ -37,6 +37,19 @@ def test_a_task_that_is_stopped_for_10_s_has_failed_within_15_s():
     assert seconds - FREEZE_CHECK_S <= 13.0
 
 
+def test_the_processes_of_1000_tasks_are_checked_every_10_s_which_is_no_pause():
+    supervisor, _ = supervisor_of({"worker": 1000}, ports=True)
+    failures = []
+    watch = FrozenWatch(supervisor.tasks, lambda frozen, now: failures.append((now, frozen.tasks)))
+    supervisor.deadlines.clear()
+    watch.start(0.0)
+    for now in (10.0, 20.0, 30.0):
+        supervisor.tasks.history.states["worker-7"] = ProcessState("T", time=now - 9.9)
+        assert supervisor.deadlines.get(watch.check) == now
+        supervisor.deadlines.run_due(now)
+    assert failures == [(20.0, ("worker-7",)), (30.0, ("worker-7",))]
+
+
 def test_the_time_during_which_the_launcher_was_suspended_does_not_count():
     supervisor, _ = supervisor_of({"worker": 2}, ports=True)
     failures = []
