@@ -148,6 +148,8 @@ def change(folder: Path, kind: str, seed: int) -> None:
     """Change one file or folder in the folder."""
     chance = Random(seed)
     paths = sorted(path for path in folder.glob("*/**/*") if "good" not in str(path.relative_to(folder)))
+    if not paths:  # nothing is left
+        return
     files = [path for path in paths if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20]
     if kind == "put":
         put(chance.choice(paths), chance.choice(SPECIAL))
