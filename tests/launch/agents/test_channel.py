@@ -342,6 +342,7 @@ def refuse(number):
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_agent_whose_pipes_cannot_be_watched_is_not_started(number, monkeypatch, survivors):
+    STREAMS._running_epoll()  # else the first call opens it
     opened, watched = psutil.Process().num_fds(), dict(STREAMS._functions)
     monkeypatch.setattr(STREAMS, "call", refuse(number))
     with pytest.raises(TfdistError, match=r"^cannot run 'sh' \(No space left on device\)$"):
