@@ -137,6 +137,13 @@ def test_a_job_that_needs_more_nodes_is_refused(ray):
     assert "fewer than 3 nodes have 1 CPUs and 0 GPUs free" in out
 
 
+def test_a_wrong_option_is_no_killed_task(ray):
+    code, out = ended(ray.submit("python", "ray_job.py", "2", "--presett", "smoke"))
+    assert code == 1, out
+    assert "--presett: no such option; did you mean --preset?" in out
+    assert re.search(r"^worker . on .*: exit code 2$", out, re.MULTILINE), out
+
+
 def test_a_node_that_dies_is_named(ray, job):
     alive, dead = ray.net.hosts
     ray.kill(dead.namespace)
