@@ -28,9 +28,9 @@ def launch(workers, index, arguments):
         reason = Path(folder, "reason")
         variables = {"TF_CONFIG": json.dumps(config), "TFDIST_TERMINATION_LOG": str(reason)}
         code = subprocess.call(command, env={**os.environ, **variables})
-        if code and not reason.exists():  # wrong options, or it was killed
-            return f"exit code {code}"
-        return reason.read_text() if code else ""
+        if not code:
+            return ""
+        return reason.read_text() if reason.exists() else f"exit code {code}"  # wrong options, or it was killed
 
 
 number, arguments = int(sys.argv[1]), sys.argv[2:]
